@@ -1,5 +1,5 @@
-//! Compiles the BPF programs. Without clang the crate is built all the same, and says at run time
-//! that it cannot bypass anything.
+//! Compiles the BPF programs. Without clang the crate still builds, and reports at run time that it
+//! cannot bypass anything.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn main() {
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let object = folder.join("bypass.bpf.o");
     let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    // Headers of the kernel's interface are kept by machine on Debian.
+    // Debian keeps the kernel's headers in a folder per architecture.
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
     let compiled = Command::new("clang")
         .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", &headers, "-c", SOURCE, "-o"])

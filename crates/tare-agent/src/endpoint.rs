@@ -1,5 +1,5 @@
-//! The endpoint of `tare net`, where the agent is the only program of ours: the same words as
-//! `tare net --serve`, as far as tare gives them.
+//! The endpoint of `tare net`, for places with no program of ours but the agent. It takes the flags
+//! of `tare net --serve` that tare gives.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! A virtual machine whose first process is this agent: file systems, modules, the network, and
-//! the port that tare listens on.
+//! Sets up a virtual machine in which this agent is the first process: file systems, modules, the
+//! network, and the port to tare.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use tare_io::guest;
 use tare_lab::agent::serve::{From, To};
 use tare_lab::places::vm::{GUEST_PLAN, GuestPlan};
 
-/// Whether this is such a machine: tare put a plan into its root.
+/// Whether this is such a machine: its root contains tare's plan.
 pub fn is_one() -> bool {
     std::process::id() == 1 && Path::new(GUEST_PLAN).exists()
 }
 
-/// Its root is in memory already: what servers write goes there.
+/// No mount for `/`: the root is already in memory, and servers write there.
 const MOUNTS: [(&str, &str); 4] =
     [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/dev/shm")];
-/// Devices come a moment after their drivers: a long one where all is emulated and the host busy.
+/// Devices appear a moment after their drivers; under emulation on a busy host that can be long.
 const DEVICE_CHECKS: u32 = 12_000;
 const DEVICE_CHECK: Duration = Duration::from_millis(5);
 
@@ -45,7 +45,7 @@ pub fn set_up() -> Result<(From, To), String> {
     Ok((Box::new(port_file), Box::new(to)))
 }
 
-/// The device of the virtio port of this name.
+/// Finds the device of the virtio port of this name.
 fn port_named(wanted: &str) -> Option<PathBuf> {
     let entries = fs::read_dir("/sys/class/virtio-ports").ok()?;
     let found = entries.flatten().find(|entry| {
@@ -71,7 +71,7 @@ fn wait_for<T>(look: impl Fn() -> Option<T>) -> Option<T> {
     None
 }
 
-/// Ends the machine; nothing where this is no machine of tare's.
+/// Powers the machine off, if it is a guest of tare's.
 pub fn power_off() {
     if is_one() {
         guest::power_off();

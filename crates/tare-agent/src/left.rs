@@ -1,4 +1,4 @@
-//! Ends what an agent left on a machine that goes on without it, where it was killed before it could.
+//! Ends what a killed agent left on a machine that continues without it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use tare_lab::journal::{self, Cleaned};
 
-/// The word that asks for it, before the folder of its journal.
+/// The subcommand; the folder of the journal follows.
 pub const WORD: &str = "clean";
 
-/// An agent whose stream has ended may take so long to end what it started: ten seconds.
+/// Checks until a running agent has ended what it started: ten seconds in all.
 const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints what was ended, a line each. Nobody asks for this while an agent is needed: one that has
-/// not noticed its stream's end is ended, too.
+/// Prints what was ended, one per line. It is called only when no agent is needed, so that an agent
+/// that has not noticed its stream's end is ended, too.
 pub fn clean(arguments: &[String]) -> ExitCode {
     let [folder] = arguments else {
         eprintln!("tare-agent: {WORD} takes a folder");
@@ -28,7 +28,7 @@ pub fn clean(arguments: &[String]) -> ExitCode {
             journal::end_holders(folder);
         }
         let Cleaned { removed, complaints: more, running } = journal::clean(folder);
-        // Whoever listened may be gone.
+        // Ignore errors: the reader may be gone.
         let _ = removed.iter().try_for_each(|line| writeln!(std::io::stdout(), "{line}"));
         complaints = more;
         if running == 0 {

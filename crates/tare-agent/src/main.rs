@@ -1,6 +1,6 @@
-//! tare's agent: the one program that a place needs. It speaks JSON lines on its standard streams
-//! (docs/agent.md), starts a server where it is, makes load from there, and ends all of it when
-//! its stream ends. People do not call it; tare does.
+//! tare's agent: the only program that a place needs. It exchanges JSON lines over its standard
+//! streams (docs/agent.md), starts servers and makes load in its place, and ends all of it when its
+//! stream ends. tare starts it; people do not.
 
 #![forbid(unsafe_code)]
 
@@ -20,11 +20,12 @@ use tare_lab::agent::serve::{self, Served};
 use tare_lab::journal::Journal;
 use tare_lab::meters::groups::Group;
 
-/// Bounds what this process and all that it starts may do.
+/// Drops capabilities of this process and of all that it starts.
 const DROP: &str = "--drop-capabilities";
-/// It is in a pod: that ends with it, and it with tare, whose end a cluster may not tell.
+/// It is in a pod, which ends with it. It ends when tare sends nothing, since the cluster may not
+/// report tare's end.
 const POD: &str = "--pod";
-/// It is on a machine that goes on without it: what it starts is written down in that folder.
+/// It is on a machine that continues without it: what it starts is recorded in that folder.
 const JOURNAL: &str = "--journal";
 
 fn main() -> ExitCode {
@@ -80,24 +81,24 @@ impl Flags {
     }
 }
 
-/// A stream of pipes always tells its end.
+/// No timeout: the end of a pipe is always noticed.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The streams that tare is at the other end of.
+/// The standard streams, with tare at the other end.
 fn standard() -> (serve::From, serve::To) {
     (Box::new(io::stdin()), Box::new(io::stdout()))
 }
 
-/// Until the stream ends.
+/// Serves until the stream ends.
 fn serve(flags: &Flags) -> Result<(), String> {
     let in_pod = flags.in_pod;
     let _in_use = in_pod.then(pod::here).transpose()?;
     let is_guest = guest::is_one();
     let (from, to) = if is_guest { guest::set_up()? } else { standard() };
-    // In a guest of its own there is nobody to keep rights from but the host, who gave them.
+    // A guest drops capabilities without being asked.
     if flags.drop_capabilities || is_guest {
-        // Clients without that right share what their user may lock, and rings of the launch before are
-        // not free at once.
+        // Without CAP_IPC_LOCK, clients share their user's limit of locked memory, and the rings of
+        // the previous launch are not freed at once.
         tare_io::system::raise_locked_memory();
         tare_io::process::keep_capabilities(&tare_lab::places::oci::CAPABILITY_NUMBERS)
             .map_err(|error| format!("cannot give up capabilities: {error}"))?;

@@ -1,5 +1,5 @@
-//! A pod that is kept for tare: its first process waits, and ends with the last agent that tare
-//! speaks with; an agent ends where tare says nothing any more.
+//! A pod that is held for tare: its first process ends a while after its last agent, and an agent
+//! ends once tare sends nothing.
 
 use std::fs::File;
 use std::io;
@@ -14,22 +14,22 @@ use tare_lab::machine::processes;
 pub const HOLD: &str = "hold";
 pub const INSTALL: &str = "install";
 
-/// How long an agent in a pod waits for a word: tare says one every ten seconds.
+/// Timeout of an agent in a pod for tare's messages; tare sends one every ten seconds.
 pub const LONELY: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks in a row at which nobody was there any more; …
+/// Consecutive checks without an agent until the pod ends: after the last agent, …
 const LOOKS: u32 = 45;
-/// … or not yet: other places of the run may take long to start.
+/// … and before the first, as other places of the run may start slowly.
 const FIRST_LOOKS: u32 = 300;
 
-/// Held by agents while they are there, beside their program.
+/// Opens the lock file beside the program; agents lock it while they run.
 fn lock_file() -> io::Result<File> {
     let folder = std::env::current_exe()?;
     let folder = folder.parent().unwrap_or(Path::new("/"));
     File::options().create(true).append(true).open(folder.join("in-use"))
 }
 
-/// Taken for the life of this process. Whoever holds the pod tries it for a moment, once a second.
+/// Locks it for the life of this process. Retries, since `hold` locks it briefly once a second.
 pub fn here() -> Result<File, String> {
     let no = |why: String| format!("cannot hold its pod: {why}");
     let file = lock_file().map_err(|error| no(error.to_string()))?;
@@ -46,12 +46,12 @@ pub fn here() -> Result<File, String> {
 const TRIES: u32 = 100;
 const TRY: Duration = Duration::from_millis(50);
 
-/// Until nobody has been there for a while.
+/// Waits until there has been no agent for a while.
 pub fn hold() -> ExitCode {
     let (mut alone, mut most) = (0, FIRST_LOOKS);
     while alone < most {
         std::thread::park_timeout(LOOK);
-        // The first process of a pod is the parent of all that lost theirs.
+        // The first process of a pod is the parent of all orphans.
         for pid in processes::children(std::process::id()) {
             tare_io::process::reap(pid);
         }
@@ -61,7 +61,7 @@ pub fn hold() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Copies this program to where another image's container finds it.
+/// Copies this program to where a container of another image finds it.
 pub fn install(to: &[String]) -> ExitCode {
     let [to] = to else {
         eprintln!("tare-agent: {INSTALL} needs one path");
@@ -70,7 +70,7 @@ pub fn install(to: &[String]) -> ExitCode {
     let copy = || -> io::Result<()> {
         let part = PathBuf::from(format!("{to}.part"));
         std::fs::copy("/proc/self/exe", &part)?;
-        // Whoever the other container runs as.
+        // Executable for any user of the other container.
         std::fs::set_permissions(&part, PermissionsExt::from_mode(0o755))?;
         std::fs::rename(&part, to)
     };

@@ -1,4 +1,4 @@
-//! What an agent sees of the place it is in.
+//! Collects what an agent sees of its place.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use tare_lab::agent::protocol::Hello;
 use tare_lab::meters::groups::Group;
 use tare_lab::places::agent_file;
 
-/// CPU flags that tell of virtual and confidential machines.
+/// CPU flags that indicate virtual and confidential machines.
 const FLAGS: [&str; 5] = ["hypervisor", "tdx_guest", "sev", "sev_es", "sev_snp"];
 const DEVICES: [&str; 4] = ["/dev/tdx_guest", "/dev/tdx-guest", "/dev/sev-guest", "/dev/kvm"];
 const NAMESPACES: [&str; 6] = ["net", "pid", "mnt", "uts", "ipc", "user"];
@@ -38,7 +38,7 @@ pub fn hello(in_pod: bool) -> Hello {
         hostname: line("/proc/sys/kernel/hostname"),
         program_sha256: agent_file::hash(Path::new("/proc/self/exe")).unwrap_or_default(),
         meters_by: if in_group { "its container's control group" } else { "process" }.into(),
-        // As the kubelet tells it.
+        // Set by the kubelet.
         node: std::env::var("TARE_NODE").unwrap_or_default(),
     }
 }

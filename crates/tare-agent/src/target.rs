@@ -1,5 +1,5 @@
-//! The server of known truth, where the agent is the only program of ours: the same words as
-//! `tare target`, as far as experiments give them.
+//! `tare target`, for places with no program of ours but the agent. It takes the flags of `tare
+//! target` that experiments can give.
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ pub fn run(flags: &[String]) -> ExitCode {
     }
 }
 
-/// What a queue and stalls are made of, before all of it is known.
+/// Settings of the queue and of stalls, collected while flags are parsed.
 #[derive(Default)]
 struct Parts {
     service: Option<DurationNs>,
@@ -110,7 +110,7 @@ fn take(name: &str, text: &str, plan: &mut TargetPlan, parts: &mut Parts) -> Res
         "status" => behaviour.error_status = number(text)?,
         "reset-rate" => behaviour.reset_rate = number(text)?,
         "seed" => behaviour.seed = number(text)?,
-        // The rest are habits, which know their own names.
+        // The rest are habits, which parse their own flags.
         _ => behaviour.habits.push(Habit::parse(name, text).map_err(|why| why.to_string())?),
     }
     Ok(())

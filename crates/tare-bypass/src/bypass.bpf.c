@@ -1,12 +1,12 @@
-// What one end of a TCP connection writes goes straight into the other end's receive queue, where
-// both are in one network namespace.
+// Puts what one end of a TCP connection writes straight into the other end's receive queue, if both
+// are in one network namespace.
 //
-// The ends of a connection that a rule redirected see different addresses: the dialler the one it
-// dialled, the other its own. What both know alike is the dialler's own address. So a dialler is
-// remembered by that, and joined to the end that accepts it, which comes right after: on a local
-// connection both are established by one packet.
+// The ends of a redirected connection see different addresses: the dialler sees the one it dialled,
+// the other end its own. Both know the dialler's own address. A dialler is therefore stored under
+// that address, and paired with the end that accepts it, which comes right after: on a local
+// connection one packet establishes both.
 //
-// Only IPv4: what is of another family stays with TCP.
+// Only IPv4: other families stay with TCP.
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -24,7 +24,7 @@ static __u64 (*netns_cookie)(void *context) = (void *)122;
 
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
-// As libraries that load BPF read them from type information.
+// Map attributes, which libraries that load BPF read from type information.
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) type *name
 
@@ -32,14 +32,14 @@ static __u64 (*netns_cookie)(void *context) = (void *)122;
 #define CLOSED 7
 #define ENTRIES 65536
 
-// A socket, as it sees itself.
+// A socket, by the addresses that it sees itself.
 struct end {
 	__u64 netns;
 	__u32 own_ip, own_port;
 	__u32 other_ip, other_port;
 };
 
-// Of whom a dialler is known by the one it dials.
+// Key by which the accepting end finds its dialler.
 struct dialler {
 	__u64 netns;
 	__u32 ip, port;
@@ -59,7 +59,7 @@ struct {
 	TYPE(value, struct end);
 } dialling SECTION(".maps");
 
-// Both ways.
+// Maps each end to the other, both ways.
 struct {
 	NUMBER(type, BPF_MAP_TYPE_LRU_HASH);
 	NUMBER(max_entries, ENTRIES);
@@ -102,7 +102,7 @@ INLINE void on_accepted(struct bpf_sock_ops *socket, struct end *own)
 	struct dialler from = {own->netns, own->other_ip, own->other_port};
 	struct end *found = map_lookup(&dialling, &from);
 	if (!found)
-		return; // It dialled from another namespace, or another group.
+		return; // The dialler is in another namespace or control group.
 	struct end other = *found;
 	map_delete(&dialling, &from);
 	map_update(&other_end, own, &other, BPF_ANY);
@@ -155,7 +155,7 @@ int bypass(struct sk_msg_md *message)
 	}
 	struct end other = *found;
 	long redirected = msg_redirect(message, &sockets, &other, BPF_F_INGRESS);
-	// Where the other end is gone, TCP says so.
+	// If the other end is gone, TCP reports it.
 	add_one(redirected == SK_PASS ? REDIRECTED : REFUSED);
 	return SK_PASS;
 }

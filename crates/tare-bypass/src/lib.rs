@@ -10,22 +10,22 @@ use aya::maps::{MapData, PerCpuArray, SockHash};
 use aya::programs::{CgroupAttachMode, SkMsg, SockOps};
 use aya::{Ebpf, EbpfLoader};
 
-/// As clang compiled it; empty where there was none.
+/// The programs as clang compiled them; empty without clang.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/bypass.bpf.o"));
 
-/// The size of a socket's name in the maps.
+/// A socket's key in the maps; as large as `struct end`.
 type End = [u8; 24];
 
-/// What it did so far, on all connections that it watches.
+/// Counts so far, over all watched connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections of which both ends were found.
     pub paired: u64,
-    /// Messages that went past TCP, …
+    /// Messages that bypassed TCP.
     pub redirected: u64,
-    /// … through it, …
+    /// Messages that went through TCP.
     pub passed: u64,
-    /// … and those whose other end was gone.
+    /// Messages that found the other end gone.
     pub refused: u64,
 }
 
@@ -41,7 +41,7 @@ impl Counts {
     }
 }
 
-/// Programs that are attached until this is dropped, or the process ends.
+/// BPF programs, attached until this is dropped or the process ends.
 pub struct Bypass {
     loaded: Mutex<Ebpf>,
     groups: Vec<PathBuf>,
@@ -53,13 +53,13 @@ impl std::fmt::Debug for Bypass {
     }
 }
 
-/// Whether this program holds one.
+/// Whether this build contains the BPF programs.
 pub fn is_built_in() -> bool {
     !OBJECT.is_empty()
 }
 
 impl Bypass {
-    /// Watches connections of sockets that are born in these control groups (version 2).
+    /// Watches connections of sockets that are created in these control groups (version 2).
     pub fn attach(groups: &[PathBuf]) -> Result<Self, String> {
         if !is_built_in() {
             return Err("this tare was built without clang, which compiles the bypass".into());
@@ -107,7 +107,7 @@ fn watch(loaded: &mut Ebpf, groups: &[PathBuf]) -> Result<(), String> {
     for group in groups {
         let opened = open(group)?;
         program
-            // As a link it is one of many, and takes no flags.
+            // Attached as a link, which takes no flags and does not exclude other programs.
             .attach(opened, CgroupAttachMode::Single)
             .map_err(|error| format!("{}: {}", group.display(), causes(&error)))?;
     }
@@ -118,7 +118,7 @@ fn open(group: &Path) -> Result<File, String> {
     File::open(group).map_err(|error| format!("{}: {error}", group.display()))
 }
 
-/// An error with what is behind it: the library's own words are general.
+/// Formats an error with its causes, as the library's own messages are general.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -31,7 +31,7 @@ impl Drop for Group {
 const TALKS: &str = "TARE_BYPASS_TALKS";
 const MESSAGES: usize = 10;
 
-/// A conversation over TCP with oneself, of short messages to and fro.
+/// Exchanges short messages with itself over TCP.
 fn talk() -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut dialled = TcpStream::connect(listener.local_addr()?)?;
@@ -60,7 +60,7 @@ fn both_ways_of_a_local_connection_go_past_tcp() {
     };
     let bypass = Bypass::attach(std::slice::from_ref(&group.0)).unwrap();
     let before = bypass.counts().unwrap();
-    // The group is entered before the first socket is born.
+    // Enter the group before the first socket is created.
     let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.0.display());
     let own = std::env::current_exe().unwrap();
     let mut copy = Command::new("sh")

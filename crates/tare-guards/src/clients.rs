@@ -1,4 +1,4 @@
-//! Several clients that made one load together, as load and run reports tell of them.
+//! Several clients that made one load together, for load and run reports.
 
 use serde::{Deserialize, Serialize};
 use tare_model::samples::{ClientPart, Counts, Together};
@@ -6,29 +6,29 @@ use tare_model::samples::{ClientPart, Counts, Together};
 use crate::traffic::CLIENT_BUSY;
 use crate::units::{duration, percent};
 
-/// What each client did, and how well they kept together.
+/// Results of each client, and how well they were synchronised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientsFound {
-    /// From the start of the first to that of the last: what 99 of 100 slices do not exceed.
+    /// Time from the first client's start to the last one's; 99 of 100 slices do not exceed it.
     pub start_skew_ns_p99: u64,
-    /// How far off the estimate of their clocks can be, which that skew is by.
+    /// Largest possible error of the clock estimates that the skew is based on.
     pub clock_error_ns: u64,
-    /// In the order in which they were asked for.
+    /// In the order in which they were given.
     pub each: Vec<ClientFound>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientFound {
-    /// What its place looks like from inside.
+    /// How its place looks from inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
     pub good: u64,
-    /// From the instant that was agreed upon to its start: the longest of all slices.
+    /// Delay of its start after the agreed instant; the longest of all slices.
     pub late_ns_max: u64,
     pub busiest_worker_share: f64,
-    /// Open loop: how long after they were due its requests were sent, on average.
+    /// Open loop: mean send lag.
     pub send_lag_ns_mean: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl ClientsFound {
         }
     }
 
-    /// The same of a load that may have been made by one alone, and where each was.
+    /// Includes a load made by a single client, and what each client's place looks like.
     pub fn seen(counts: &Counts, seen: Vec<String>) -> Self {
         let mut found = counts.together.as_ref().map(Self::of).unwrap_or_else(|| {
             let (good, busiest_worker_share) = (counts.good, counts.client_busiest);
@@ -66,7 +66,7 @@ impl ClientsFound {
         found
     }
 
-    /// Good replies of the client that got the fewest, and of the one that got the most.
+    /// Fewest and most good replies of any client.
     pub fn spread(&self) -> (u64, u64) {
         let good = || self.each.iter().map(|client| client.good);
         (good().min().unwrap_or(0), good().max().unwrap_or(0))
@@ -76,7 +76,7 @@ impl ClientsFound {
         format!("client {} of {}", at + 1, self.each.len())
     }
 
-    /// Clients that had no CPU to spare, in words.
+    /// Names the clients that had no CPU time to spare.
     pub fn busy(&self) -> Option<String> {
         let clients = self.each.iter().enumerate();
         let busy = clients.filter(|(_, client)| client.busiest_worker_share >= CLIENT_BUSY);
@@ -87,7 +87,7 @@ impl ClientsFound {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// The client that sent its requests latest, in words.
+    /// Names the client with the largest send lag.
     pub fn latest(&self) -> Option<String> {
         let clients = self.each.iter().enumerate();
         let lags = clients.filter_map(|(at, client)| Some((client.send_lag_ns_mean?, at)));

@@ -1,26 +1,26 @@
-//! The codes of all reasons to doubt a number, whoever made it: a run, a single load, a pair of
-//! runs, another tool. Each belongs to a family, which is what a person can do about it.
+//! The codes of all reasons to doubt a number from a run, a single load, a pair of runs or another
+//! tool. Each belongs to a family: guards of one family have similar remedies.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is in doubt.
+/// The area that a doubt concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// The variants did not do the same work, or not the work that was asked for.
+    /// The variants did not do the same work, or not the requested work.
     Work,
     /// A cost that changes with time, or with how load is made.
     Steady,
-    /// What the machine, the network or others on it did.
+    /// Interference by the machine, the network or other processes.
     Machine,
     /// The client, or the tool, may be what was measured.
     Client,
     /// How connections were used.
     Connections,
-    /// What the interval does not cover.
+    /// Effects that the interval does not cover.
     Interval,
-    /// What a document says of its numbers.
+    /// A document's statements about its own numbers.
     Document,
 }
 
@@ -46,7 +46,7 @@ macro_rules! codes {
     ($($family:ident {
         $($code:ident $word:literal $(=> $seen:literal $(, $cure:literal)?)?;)*
     })*) => {
-        /// Why a number is in doubt; JSON has its word.
+        /// Why a number is in doubt; `word` is its name in JSON.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "&'static str")]
         pub enum Code {
@@ -221,7 +221,7 @@ impl PartialEq<&str> for Code {
 }
 
 impl Family {
-    /// What is in doubt, in words.
+    /// Names the area in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Work => "different work",
@@ -259,7 +259,7 @@ mod tests {
     fn every_guard_of_comparisons_fits_a_line() {
         let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
         let page = |name: &str| std::fs::read_to_string(format!("{docs}/{name}")).unwrap();
-        // Of runs, and of pairs of runs.
+        // The pages for runs and for pairs of runs.
         let page = page("guards.md") + &page("reports.md");
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
         let rows = rows.filter_map(|row| row.split_once(" | "));

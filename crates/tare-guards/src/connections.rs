@@ -1,4 +1,4 @@
-//! What servers do with the connections they have: guards.
+//! Guards about what servers do with their connections.
 
 use tare_stats::estimate::median;
 
@@ -6,14 +6,15 @@ use crate::evidence::Evidence;
 use crate::units::percent;
 use crate::{Code, RunGuard, Severity, guard};
 
-/// A quarter of the connections with so much of the replies is no accident, ...
+/// A quarter of the connections with more than this share of the replies is no accident.
 const FAVOURED: f64 = 0.4;
-/// ... where each has had so many in a slice, since the first get one more than the last, and in a
+/// Replies that each connection needs in a slice (the first get one more than the last) and in a
 /// launch.
 const REPLIES_A_SLICE: u64 = 3;
 const REPLIES_A_LAUNCH: u64 = 30;
 
-/// Kept connections stay with the worker that accepted them, and workers have more of them or fewer.
+/// Kept connections stay with the worker that accepted them, and some workers have more than
+/// others.
 pub(crate) fn uneven_workers(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     // An open loop takes connections in turn.
     if evidence.plan.load.is_open() {

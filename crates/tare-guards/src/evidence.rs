@@ -1,21 +1,21 @@
-//! What guards look at: a run's plan, its rounds, and what they say.
+//! Input of guards: a run's plan, its rounds, and their analysis.
 
 use tare_model::plan::PlanParts;
 use tare_model::samples::{Counts, Launch, LaunchLoad, MachineUse};
 use tare_stats::{Analysis, Question, RoundDigest, analyse};
 
-/// A variant over the whole run.
+/// Totals of a variant over the whole run.
 pub struct Totals<'a> {
     pub counts: Counts,
     pub launches: Vec<&'a Launch>,
 }
 
-/// What rounds do not tell.
+/// Facts about a run that its rounds do not contain.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
-    /// CPUs that the machine's capacity was counted for, where that is known.
+    /// CPUs that the machine's capacity was counted for, if known.
     pub cpus: Option<usize>,
-    /// Rounds that were lost, and why the first of them was.
+    /// Rounds that were lost, and why the first one was.
     pub lost: (u32, Option<String>),
 }
 
@@ -53,7 +53,7 @@ impl<'a> Evidence<'a> {
         &self.plan.variants[variant].name
     }
 
-    /// What each launch of a variant saw and did beside its slices.
+    /// Load and measurements of each launch of a variant outside its slices.
     pub fn loads(&self, variant: usize) -> impl Iterator<Item = &'a LaunchLoad> + Clone {
         self.totals[variant].launches.iter().map(|launch| &launch.load)
     }

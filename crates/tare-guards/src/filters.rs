@@ -1,4 +1,4 @@
-//! Filters in a report: what proves that they were there, and what their calls alone would cost.
+//! Filters in a report: the proofs that they were active, and the predicted cost of their calls.
 
 use tare_model::Metric;
 use tare_model::samples::Launch;
@@ -9,7 +9,7 @@ use crate::evidence::Evidence;
 use crate::units::duration;
 use crate::{Code, RunGuard, Severity, guard};
 
-/// Each layer's proofs over all launches, in one sentence.
+/// One sentence for each layer about its proofs in all launches.
 pub fn proofs(launches: &[&Launch]) -> Vec<String> {
     let all: Vec<_> = launches.iter().flat_map(|launch| &launch.proofs).collect();
     let mut layers: Vec<&str> = Vec::new();
@@ -21,7 +21,7 @@ pub fn proofs(launches: &[&Launch]) -> Vec<String> {
     let sentence = |layer: &str| {
         let of: Vec<_> = all.iter().filter(|proof| proof.layer == layer).collect();
         let held = of.iter().filter(|proof| proof.held).count();
-        // What did not hold matters more than what did.
+        // A proof that failed matters more than one that held.
         let shown = of.iter().find(|proof| !proof.held).or(of.last()).map_or("", |p| &p.text);
         format!("{layer}: held in {held} of {} launches, for example: {shown}", of.len())
     };
@@ -44,7 +44,7 @@ pub fn predicted(evidence: &Evidence<'_>, comparison: &Comparison) -> Option<f64
     let base = value(evidence, baseline, Metric::ServerCpu)?;
     match comparison.metric {
         Metric::ServerCpu => Some(100.0 * added / base),
-        // In a closed loop the server has no time to spare; an open loop's throughput is its rate.
+        // A closed-loop server has no time to spare; the throughput of an open loop is its rate.
         Metric::Throughput if !evidence.plan.load.is_open() => Some(100.0 * added / (base + added)),
         _ => None,
     }
@@ -59,8 +59,8 @@ fn call_ns(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
     value(evidence, variant, Metric::FilterCall)
 }
 
-/// Whether a filter's CPU per request is what its call and nginx's handling of a module add up to.
-/// The handling is what `identity` costs, where there is such a variant.
+/// Whether a filter's CPU per request differs from the sum of its call and nginx's handling of a
+/// module. The handling is the cost of `identity`, if there is such a variant.
 pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let is_identity = |v: &usize| evidence.plan.variants[*v].filter_name() == Some("identity");
     let baseline = evidence.question.baseline;
@@ -107,7 +107,7 @@ fn measured_ns(
             Some(of(variant)? - of(reference)?)
         })
         .collect();
-    // All filters are judged together, as all comparisons are.
+    // All filters are judged together, like all comparisons.
     let filters =
         evidence.plan.variants.iter().filter(|variant| variant.filter().is_some()).count();
     let level = sidak(evidence.question.level, filters);

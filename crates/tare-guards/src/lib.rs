@@ -1,6 +1,6 @@
-//! The rulebook: reasons to doubt a number, each with its code, severity, threshold and sentence. Of
-//! load in itself they are in [`traffic`], for single loads and for runs; the others are of runs. The
-//! runner asks whether going on would help, reports show what was found.
+//! The rulebook: reasons to doubt a number, each with its code, severity, threshold and sentence.
+//! [`traffic`] has the rules that apply to any load, in single loads and in runs; all other rules
+//! are for runs. The runner asks whether it is worth going on; reports show the findings.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ use tare_stats::designs::Rules;
 pub use code::{Brief, Code, Family};
 pub use evidence::{Circumstances, Evidence};
 
-/// The rulebook, as designs of measurement ask it.
+/// The rulebook, as measurement designs call it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rulebook;
 
@@ -41,7 +41,7 @@ impl Rules for Rulebook {
     }
 }
 
-/// Something that speaks against a number.
+/// A reason to doubt a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doubt {
@@ -50,16 +50,16 @@ pub struct Doubt {
     pub text: String,
 }
 
-/// Something that speaks against a run.
+/// A reason to doubt a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunGuard {
     pub code: Code,
     pub severity: Severity,
-    /// Whom it concerns; null is all.
+    /// The variant concerned; null means all.
     pub variant: Option<String>,
     pub text: String,
-    /// What reports say in its line instead of the code's words ([`Code::brief`]).
+    /// Replaces the code's words ([`Code::brief`]) in reports.
     #[serde(skip)]
     pub line: LineWords,
 }
@@ -71,7 +71,7 @@ pub struct LineWords {
     pub cure: Option<String>,
 }
 
-/// The gravest guard that forbids a verdict on a variant.
+/// The first guard that forbids a verdict on a variant.
 pub fn why_void<'a>(
     guards: &'a [RunGuard],
     variant: &str,
@@ -84,12 +84,13 @@ pub fn why_void<'a>(
     })
 }
 
-/// What rules give back.
+/// Wraps the fields in the type that rules return.
 pub fn doubt(code: Code, severity: Severity, text: String) -> Option<Doubt> {
     Some(Doubt { code, severity, text })
 }
 
-/// Gravest first, and then what belongs together; of a family in the order of the rules.
+/// Sorts by severity, the most severe first, and then by family; within a family, rules keep their
+/// order.
 pub fn in_order(guards: &mut [RunGuard]) {
     guards.sort_by_key(|guard| (Reverse(guard.severity), guard.code.family()));
 }

@@ -1,4 +1,4 @@
-//! What a run says of the places that its variants ran in.
+//! Guards about the places that variants ran in.
 
 use tare_model::layers;
 
@@ -21,8 +21,8 @@ pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
     starts(evidence.totals[variant].launches.iter().map(|launch| launch.place_starts))
 }
 
-/// Launches say how often their place had been started by then, and a resumed run begins to count
-/// anew.
+/// Each launch stores how often its place had been started by then; a resumed run starts counting
+/// again.
 fn starts(told: impl Iterator<Item = u32>) -> u32 {
     let (parts, last) = told.fold((0u32, 0u32), |(parts, last), starts| match starts < last {
         true => (parts.saturating_add(last), starts),
@@ -31,7 +31,7 @@ fn starts(told: impl Iterator<Item = u32>) -> u32 {
     parts.saturating_add(last)
 }
 
-/// Places that stay while what runs in them comes and goes: the server's, and its hops'.
+/// Places that outlive launches: the server's and its hops'.
 pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let plan = &evidence.plan.variants[variant];
     let launches = &evidence.totals[variant].launches;

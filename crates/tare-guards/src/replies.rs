@@ -1,4 +1,4 @@
-//! Whether variants answer as the baseline does: what probes saw of each, and replies under load.
+//! Whether variants answer like the baseline, by probes and by the replies under load.
 
 use tare_model::plan::PlanParts;
 use tare_model::samples::Probe;
@@ -9,13 +9,13 @@ use crate::run::LoadKind;
 use crate::units::{bytes, count};
 use crate::{Code, LineWords, RunGuard, Severity, guard};
 
-/// Replies that differ in size by more are not the same work, where probes saw the same.
+/// Average body sizes that differ by more are different work, even if probes agreed.
 const BODY_APART: f64 = 0.01;
 const RANDOM_BODY_APART: f64 = 0.1;
 
 /// One thing in which a reply differs from the baseline's.
 struct Differs {
-    /// What allows it.
+    /// The setting of `may_differ` that allows it.
     in_what: Difference,
     text: String,
 }
@@ -32,7 +32,7 @@ pub fn unequal_probes(plan: &PlanParts, probes: &[Option<&Probe>]) -> Vec<RunGua
     guards.collect()
 }
 
-/// Why no variant can be compared with the baseline, by what probes saw.
+/// Why probes forbid comparing any variant with the baseline.
 pub fn probes_forbid_all(plan: &PlanParts, probes: &[Option<&Probe>]) -> Option<String> {
     let guards = unequal_probes(plan, probes);
     let void = |name: &str| {
@@ -77,14 +77,13 @@ fn unequal_pair(plan: &PlanParts, at: usize, base: &Probe, mine: &Probe) -> Vec<
     }
     if !facts.may_differ_in(Difference::Headers) {
         guards.extend(other_headers(base, mine).into_iter().flat_map(|text| {
-            // Servers name themselves and their caches differently, and do the same work.
+            // Servers name themselves and their caches differently while doing the same work.
             guard(Code::UnequalReply, Severity::Note, Some(&facts.name), text)
         }));
     }
     guards
 }
 
-/// What two probes saw differently.
 fn differences(base: &Probe, mine: &Probe, both_tls: bool) -> Vec<Differs> {
     let mut found = Vec::new();
     let mut add = |in_what, text: String| found.push(Differs { in_what, text });
@@ -135,7 +134,7 @@ fn other_headers(base: &Probe, mine: &Probe) -> Option<String> {
     Some(format!("its headers differ from the baseline's: {}", told.join("; ")))
 }
 
-/// What probes saw, in the first round in which they differ; else the sizes of replies under load.
+/// Probes of the first round in which they differ; then the sizes of replies under load.
 pub(crate) fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let baseline = evidence.question.baseline;
     if variant == baseline {
@@ -162,7 +161,7 @@ pub(crate) fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         counts.body_bytes as f64 / counts.completed.max(1) as f64
     };
     let (base, mine) = (size(baseline), size(variant));
-    // With paths in random order, one variant happens to get more of the long replies.
+    // With paths in random order, one variant gets more of the long replies by chance.
     let at_random = evidence.plan.load.http().is_some_and(|http| http.paths.at_random());
     let allowed = if at_random { RANDOM_BODY_APART } else { BODY_APART };
     let apart = (mine - base).abs() > base.max(mine) * allowed;
@@ -183,9 +182,9 @@ pub(crate) fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     guards
 }
 
-/// Replies that fit one TCP segment and come in several: a client that polls answers each with
-/// packets of its own, which the server's CPU handles, so the baseline costs more than it need, and
-/// overheads in percent come out too small.
+/// Replies that would fit one TCP segment but come in several. A polling client acknowledges each,
+/// which costs the server CPU time: the baseline costs more than it needs to, and overheads in
+/// percent come out too small.
 pub(crate) fn split_replies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let segments = |v: usize| {
         let launches = evidence.digests.iter().filter_map(|d| d.variants[v].launch.as_ref());

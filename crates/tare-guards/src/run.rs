@@ -1,4 +1,4 @@
-//! What a run says against itself: each guard looks at one thing, in one sentence.
+//! Guards of a run: each examines one thing, and says it in one sentence.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +23,13 @@ use crate::traffic::{Traffic, of_traffic};
 use crate::units::{count, counted, percent};
 use crate::{Code, RunGuard, Severity, guard, in_order, why_void};
 
-/// What load consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadKind {
     /// Requests or messages that are answered.
     Replies,
-    /// Messages that are not: who sends them is a part of what is measured.
+    /// Messages without replies: the sender is a part of what is measured.
     Streams,
-    /// Calls into a kernel: the load's workers only wait.
+    /// System calls: the load's workers only wait.
     Calls,
 }
 
@@ -60,8 +59,8 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     }
 }
 
-/// Whether more sustained load would give a verdict that the noise withholds, or tell whether what
-/// one launch showed is its server's way.
+/// Whether more sustained load would give a verdict that noise withholds, or show whether a change
+/// seen in one launch is typical of the server.
 pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     let evidence = Evidence::of(plan, digests, Circumstances::default());
     let mut asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
@@ -97,7 +96,7 @@ const OF_VARIANTS: &[fn(&Evidence<'_>, usize) -> Vec<RunGuard>] = &[
 const OF_RUNS: &[fn(&Evidence<'_>) -> Vec<RunGuard>] =
     &[machine, network, few_rounds, lost_rounds, launches, shapes, pauses];
 
-/// The guards that a run trips, gravest first.
+/// The guards that a run trips, the most severe first.
 pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let variants = 0..evidence.plan.variants.len();
     let mut guards: Vec<RunGuard> = variants
@@ -108,19 +107,20 @@ pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// Log lines a request beyond the baseline's.
+/// Log lines per request beyond the baseline's.
 const CHATTY_LINES: f64 = 0.02;
 /// Share of CPU time stolen, and CPUs used by others.
 const STEAL_SHARE: f64 = 0.01;
 const FOREIGN_CPUS: f64 = 0.15;
-/// Of the machine. Where others use more, whoever sleeps gets a CPU late: with eight busy processes
-/// on two CPUs, a server twice as slow was found to be a third faster, again and again.
+/// Share of the machine's CPU time. If others use more, threads that sleep get a CPU late: with
+/// eight busy processes on two CPUs, a server twice as slow was repeatedly found to be a third
+/// faster.
 const CROWDED_SHARE: f64 = 0.75;
-/// Share of segments sent again. A few are probes for the tail of a reply that was merely slow.
+/// Share of retransmitted segments. A few are tail-loss probes for replies that were merely slow.
 const RETRANSMITTED: f64 = 0.001;
 const PORTS_USED: f64 = 0.8;
 
-/// A miscount of a few requests is rare where it is seen in one launch of so many.
+/// A small miscount is rare if at most one in this many launches has one.
 const RARE_OF: usize = 10;
 
 fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
@@ -138,7 +138,7 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     else {
         return Vec::new();
     };
-    // What comes in most launches is no accident.
+    // A miscount in most launches is no accident.
     let is_rare = wrong.len() <= (launches.len() / RARE_OF).max(1);
     let severity = if is_rare { *severity } else { Severity::Void };
     let why = match severity {
@@ -159,7 +159,7 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     guard(Code::CountMismatch, severity, Some(evidence.name(variant)), text)
 }
 
-/// What its load says, as every load may.
+/// Rules that apply to any load.
 fn of_load(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let own = of_traffic(&traffic(evidence, variant)).into_iter();
     let name = evidence.name(variant);
@@ -177,7 +177,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     let room_ns: u64 = rounds.map(|round| round.room_ns).sum();
     let window_ns = counts.window_ns.max(1) as f64;
     let handshakes = plan.is_tls() && load.has_new_connections() && !plan.is_not_to_resume();
-    // Of streams and calls the load's workers are a part, or only wait.
+    // In streams the workers are a part of what is measured; during calls they only wait.
     let replies = LoadKind::by(load) == LoadKind::Replies;
     Traffic {
         is_open: load.is_open(),
@@ -190,16 +190,16 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         started: counts.started,
         completed: counts.completed,
         good: counts.good,
-        // Lost datagrams are not failures but what datagrams do: they have a guard of their own.
+        // Lost datagrams are normal and not failures; they have a guard of their own.
         failed: (counts.failed + counts.cut).saturating_sub(counts.lost),
         cut: counts.cut,
         errors: counts.errors.clone(),
         status: counts.status.clone(),
         due: counts.due,
-        // Random arrivals are as many as expected only on average.
+        // Random arrivals match the expected number only on average.
         chance: if load.is_poisson() { 3.0 / counts.due.unwrap_or(1.0).sqrt() } else { 0.0 },
-        // As many come in under way from the ramp as go out under way; where the server falls
-        // behind, fewer come back than were due, also while connections still hold the difference.
+        // Requests in flight at the start of the window balance those at its end. If the server
+        // falls behind, fewer end than were due, even while connections still hold the difference.
         ended: counts.completed + counts.failed,
         at_once: sum_ns as f64 / window_ns,
         room: room_ns as f64 / window_ns,
@@ -226,7 +226,7 @@ fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {
     merged.quantile(0.99)
 }
 
-/// Datagrams that did not come: of exchanges as a share of all, of streams of what was sent.
+/// Lost datagrams, as a share of all exchanges, or of all datagrams of a stream.
 fn lost(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let counts = &evidence.totals[variant].counts;
     if counts.lost == 0 {
@@ -310,9 +310,9 @@ fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// CPUs that other processes used, where they are so many that it matters.
+/// CPUs that other processes used, if they are enough to matter.
 pub(crate) fn used_by_others(evidence: &Evidence<'_>) -> Option<f64> {
-    // Of servers that tare did not start, or had started by others, it does not know what they use.
+    // The usage of servers that tare does not meter is unknown.
     if !evidence.plan.variants.iter().all(Variant::is_metered) {
         return None;
     }
@@ -324,7 +324,7 @@ pub(crate) fn used_by_others(evidence: &Evidence<'_>) -> Option<f64> {
     (used > FOREIGN_CPUS).then_some(used)
 }
 
-/// CPUs that the capacity was counted for; while a run goes on, those that it uses.
+/// CPUs that the capacity was counted for; during a run, the CPUs that it uses.
 fn machine_cpus(evidence: &Evidence<'_>) -> f64 {
     let plan = evidence.plan;
     let own: BTreeSet<usize> = plan.load_cpus.iter().chain(&plan.server_cpus).copied().collect();
@@ -379,7 +379,7 @@ fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// Who fails under load is not there to be measured under load: what is left may flatter it.
+/// A server that fails under load is not measured under load: the remaining rounds may flatter it.
 fn lost_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let (lost, why) = &evidence.circumstances.lost;
     if *lost == 0 {
@@ -426,7 +426,7 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         let name = evidence.name(comparison.variant);
         let word = comparison.metric.word();
         let tolerance = evidence.question.tolerance;
-        // What is smaller than the tolerance may move as it likes.
+        // Changes smaller than the tolerance do not matter.
         let third = comparison.rounds.len() / 3;
         let end = comparison.rounds.len() - third;
         let moved = mean(&comparison.rounds[end..]) - mean(&comparison.rounds[..third]);
@@ -440,7 +440,7 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         }
         let modes = two_modes(&comparison.rounds);
         if let Some(modes) = modes.filter(|modes| modes.high - modes.low > tolerance) {
-            // As the table has it: positive is worse.
+            // Positive is worse, as in the table.
             let shown = |log: f64| {
                 format!("{:+.1} % of overhead", comparison.metric.overhead_percent(log.exp()))
             };

@@ -1,5 +1,5 @@
-//! Whether slices saw what people ask about, which is steady load: guards, and what each launch was
-//! exposed to.
+//! Guards about whether slices reflect steady load, which is what people ask about, and what each
+//! launch was exposed to.
 
 use tare_model::samples::LaunchLoad;
 use tare_model::variant::Difference;
@@ -15,21 +15,20 @@ use crate::run::used_by_others;
 use crate::units::{count, duration, overhead, percent, signed};
 use crate::{Code, LineWords, RunGuard, Severity, guard};
 
-/// Rests that were cut short, as a share.
+/// Share of rests that were cut short.
 const RESTLESS: f64 = 0.2;
 /// CPU time outside of its slices, as a share of that in them, beyond what all variants have (a
 /// machine that is short of CPUs holds everybody up); a larger tolerance allows more.
 const DEFERRED: f64 = 0.02;
 const DEFERRED_VOID: f64 = 0.05;
-/// How sure that has to be.
+/// Confidence level of that share.
 const IDLE_LEVEL: f64 = 0.99;
-/// Time that threads waited for a CPU, as a share of what they used, where there are more of them
-/// than CPUs.
+/// Time that threads waited for a CPU, as a share of the CPU time they used, if there are more
+/// threads than CPUs.
 const WAITED: f64 = 0.5;
 
-/// Sustained load contradicts slices: neither is the answer. Or it is not known well enough to
-/// confirm them, which only matters for what was asked for: more launches were loaded to make it
-/// clear.
+/// Sustained load contradicts slices, and neither is the answer; or it is too imprecise to confirm
+/// them. The latter only matters for the metrics asked for, which got more launches for this.
 pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
     let mut guards = Vec::new();
@@ -77,11 +76,11 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     guards
 }
 
-/// The cure's text where slices and sustained load agree only on the direction.
+/// Used as the cure when slices and sustained load agree only on the direction.
 const DEPENDS: &str = "the interval spans both";
 
-/// Where others use CPUs, slices alone were wrong in one run of three: nothing is concluded that
-/// sustained load could not have contradicted.
+/// While other processes use CPUs, slices alone were wrong in one run of three: a verdict needs
+/// sustained load that could have contradicted it.
 fn unconfirmed_in_noise(
     evidence: &Evidence<'_>,
     comparison: &tare_stats::Comparison,
@@ -100,8 +99,8 @@ fn unconfirmed_in_noise(
     guard(Code::Unconfirmed, Severity::Void, Some(evidence.name(comparison.variant)), text)
 }
 
-/// How long a run beside other busy processes would have to go on until sustained load is known as
-/// well as what slices conclude; `None` where nothing is missing.
+/// How much longer a run beside busy processes must go on until sustained load is as precise as
+/// what slices conclude; `None` if it already is.
 pub(crate) fn missing_in_noise(
     evidence: &Evidence<'_>,
     comparison: &tare_stats::Comparison,
@@ -130,14 +129,14 @@ fn in_words(check: &Check) -> String {
     format!("{n} {launches} of {}", duration(check.ns))
 }
 
-/// Work that a server does while others are measured is not in its price, and is in theirs.
+/// Work deferred until others are measured is missing from its own cost, and is in theirs.
 pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let all: Vec<Vec<Idle>> =
         (0..evidence.plan.variants.len()).map(|v| Idle::of(evidence.digests, v)).collect();
     let total = |variant: &usize| all[*variant].iter().copied().fold(Idle::default(), Idle::plus);
     let least = (0..all.len()).min_by(|a, b| total(a).share().total_cmp(&total(b).share()));
     let least = &all[least.unwrap_or(variant)];
-    // What launches agree on: one that was disturbed says nothing of its server.
+    // Only what launches agree on: a single disturbed launch says nothing about its server.
     let beyond = all[variant].iter().zip(least).map(|(mine, its)| mine.share() - its.share());
     let beyond: Vec<f64> = beyond.collect();
     let tolerance = evidence.question.tolerance;
@@ -147,7 +146,7 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     if beyond.lower <= tolerance.max(DEFERRED) {
         return Vec::new();
     }
-    // A kernel of its own has timers of its own, and works at idle whatever was asked.
+    // A kernel of its own has timers, and works even when idle.
     let has_kernel = evidence.plan.variants[variant].place.facts().has_own_kernel();
     let is_much = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
     let is_void = is_much && could_overturn(evidence, variant, beyond.upper);
@@ -171,8 +170,8 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     guard(Code::DeferredWork, severity, Some(evidence.name(variant)), text)
 }
 
-/// Whether a verdict would be another one if this variant's requests cost more by that share, or
-/// could be: one that is not known yet.
+/// Whether this variant's requests costing more by that share could change a verdict; an unresolved
+/// verdict can always change.
 fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
     let baseline = evidence.question.baseline;
     let asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
@@ -187,7 +186,7 @@ fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
             let (ratio, surer) = (moved(comparison.ratio), moved(comparison.surer));
             Verdict::of(&ratio, &surer, evidence.question.tolerance)
         };
-        // What costs more gives less.
+        // A higher cost means less throughput.
         let divides = metric.more_is_better() != (variant == baseline);
         let factor = if divides { 1.0 / (1.0 + share) } else { 1.0 + share };
         of(1.0) == Verdict::Unresolved || of(factor) != of(1.0)
@@ -209,8 +208,8 @@ pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<Ru
     guard(Code::BusyWhileIdle, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
-/// Its cost had only just changed when the longest warm-up was over, or later launches did not come
-/// down to what the first had come down to, or its cost against the baseline's still changed.
+/// Its cost had only just changed at the end of the longest warm-up, or later launches did not come
+/// down to the first one's cost, or its cost against the baseline's was still changing.
 pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let Some((severity, text)) = still_warming(evidence, variant)
         .or_else(|| behind(evidence, variant))
@@ -230,8 +229,8 @@ fn still_warming(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, S
     Some((Severity::Void, text))
 }
 
-/// Launches cost this much more (of a logarithm) than the first one had come down to, beyond what all
-/// variants did, at least and as launches agree on.
+/// Excess cost (as a logarithm) of launches over the first one, beyond what all variants had: the
+/// median, and the lower bound that launches agree on.
 const BEHIND: f64 = 0.15;
 const BEHIND_SURE: f64 = 0.05;
 
@@ -242,7 +241,7 @@ fn behind(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)>
         return None;
     }
     let more = median(&behind).exp_m1();
-    // Warm it would cost as much less.
+    // Warm, it would cost less by this factor.
     let is_void = could_overturn(evidence, variant, (-median(&behind)).exp_m1());
     let text = format!(
         "when they were measured, its launches still cost {} more CPU a request than what its first \
@@ -268,13 +267,13 @@ fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, 
         found.len(),
         changes.len()
     );
-    // Where it would settle is unknown: twice the observed change is assumed to be possible.
+    // Where it would settle is unknown: twice the observed change is considered possible.
     let is_void = could_overturn(evidence, variant, (2.0 * mean(&found)).exp_m1());
     Some((if is_void { Severity::Void } else { Severity::Warn }, text))
 }
 
-/// By how much its cost against the baseline's still changed at the end of each launch's sustained
-/// load, where it did.
+/// Change of its cost against the baseline's at the end of each launch's sustained load; `None`
+/// where it was steady.
 fn changes(evidence: &Evidence<'_>, variant: usize) -> Vec<Option<f64>> {
     let baseline = evidence.question.baseline;
     let of_one = |digest: &RoundDigest| {
@@ -285,13 +284,13 @@ fn changes(evidence: &Evidence<'_>, variant: usize) -> Vec<Option<f64>> {
     evidence.digests.iter().filter_map(of_one).collect()
 }
 
-/// One launch's sustained load showed a change, of one or two that had it: another would tell.
+/// Whether one launch showed a change, among at most two with sustained load: another would help.
 pub(crate) fn changed_once(evidence: &Evidence<'_>, variant: usize) -> bool {
     let changes = changes(evidence, variant);
     changes.len() <= 2 && changes.iter().flatten().count() == 1
 }
 
-/// More threads that work than CPUs that they may use, and they wait for each other.
+/// More busy threads than CPUs that they may use, and long waits for a CPU.
 pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let launches: Vec<&LaunchLoad> = evidence.loads(variant).filter(|load| load.cpus > 0).collect();
     let Some(cpus) = launches.first().map(|load| load.cpus) else { return Vec::new() };
@@ -301,7 +300,7 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     let used: u64 = rounds.filter_map(|round| Some(round.used.as_ref()?.cpu_ns())).sum();
     let waited: u64 = launches.iter().map(|load| load.delay_ns).sum();
     let share = waited as f64 / used.max(1) as f64;
-    // Who sleeps has CPUs enough.
+    // A server that sleeps has enough CPUs.
     if threads < f64::from(cpus) + 0.5 || share <= WAITED || sleeps(evidence, variant).is_some() {
         return Vec::new();
     }
@@ -314,11 +313,11 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     guard(Code::ShortOfCpus, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
-/// The share of a CPU that it used, where it sleeps between requests.
+/// The share of a CPU that it used, if it sleeps between requests.
 fn sleeps(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
     let limits = evidence.plan.variants[variant].place.facts().limits();
     let most = limits.cpus.unwrap_or(1.0).min(1.0);
-    // A hop that its quota stops is what the others wait for, however little all use together.
+    // If a hop is throttled by its quota, the others wait for it, however little all use together.
     let parts = evidence.totals[variant].launches.iter().flat_map(|launch| &launch.parts);
     if parts.map(|part| part.throttled_periods).sum::<u64>() > 0 {
         return None;
@@ -326,7 +325,7 @@ fn sleeps(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
     busy_share(evidence.digests, variant).filter(|busy| *busy < SATURATED * most)
 }
 
-/// A server that sleeps between requests pays for waking, and how much depends on how long load
+/// A server that sleeps between requests pays for wake-ups, and that cost depends on how long load
 /// lasts.
 pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let load = &evidence.plan.load;
@@ -349,7 +348,7 @@ fn cpus_of(cpus: usize) -> String {
     }
 }
 
-/// It answers its probe as the baseline does, and other requests otherwise.
+/// Whether it answers its probe like the baseline, but other requests differently.
 pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let facts = &evidence.plan.variants[variant];
     if facts.may_differ_in(Difference::Body) {
@@ -361,7 +360,7 @@ pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGu
     let all: u64 = bodies.iter().map(|(_, n)| n).sum();
     let other = bodies.iter().filter(|(hash, _)| !known.contains(&hash.as_str()));
     let other: u64 = other.map(|(_, n)| n).sum();
-    // A body that changes from reply to reply is told apart by its size only.
+    // A body that changes from reply to reply is recognised by its size only.
     let is_stable = known.windows(2).all(|pair| pair[0] == pair[1])
         && probes.clone().all(|probe| probe.body_stable);
     if other == 0 || !is_stable || known.is_empty() {

@@ -1,6 +1,6 @@
-//! What load says against itself, be it a single load or a variant's in a run. Each rule is a
-//! function: its threshold above it, its code, severity and sentence in it. Audits of other tools'
-//! results share thresholds and codes.
+//! Rules about load, be it a single load or a variant's in a run. Each rule is a function with its
+//! threshold above it and its code, severity and sentence in it. Audits of other tools' results
+//! share thresholds and codes.
 
 use tare_stats::Severity;
 
@@ -9,58 +9,58 @@ use crate::code::Code;
 use crate::units::{count, counted, duration, percent, rate};
 use crate::{Doubt, doubt};
 
-/// What load shows of itself: over all slices of a variant, or in one stretch.
+/// Facts about a load: over all slices of a variant, or in one stretch.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     pub is_open: bool,
-    /// Requests a second that were asked for, in open loop.
+    /// Requested rate, in open loop.
     pub rate_per_s: f64,
-    /// The most that there may be.
+    /// Largest number of connections.
     pub connections: u32,
-    /// Requests that may be under way on them.
+    /// Largest number of requests in flight.
     pub most_in_flight: u32,
     pub workers: u32,
     pub new_connections: bool,
-    /// Whether sessions were to be resumed; none where handshakes are no part of what was asked.
+    /// Whether sessions should be resumed; `None` if handshakes are not part of the test.
     pub resumes: Option<bool>,
 
     pub started: u64,
     pub completed: u64,
     pub good: u64,
-    /// With those that were given up after the end, …
+    /// Includes requests given up after the end.
     pub failed: u64,
-    /// … which are so many.
+    /// Requests given up after the end.
     pub cut: u64,
-    /// Kind, how often, and the first in words.
+    /// Kind, count, and the text of the first.
     pub errors: Vec<(String, u64, String)>,
     pub status: Vec<(u16, u64)>,
-    /// Requests that the schedule holds, and those that ended in time; in open loop.
+    /// Open loop: requests in the schedule, and those that ended in time.
     pub due: Option<f64>,
     pub ended: u64,
-    /// By how much they may differ by chance, as a share.
+    /// Share by which the two may differ by chance.
     pub chance: f64,
-    /// Requests under way on average, by throughput and mean latency, and a factor for latencies
-    /// that reach out of the time measured.
+    /// Mean requests in flight, by throughput and mean latency, and a factor for latencies that
+    /// extend beyond the measured time.
     pub at_once: f64,
     pub room: f64,
-    /// Kept connections that the server closed, of how many requests.
+    /// Kept connections that the server closed, and all requests.
     pub closed_by_server: u64,
     pub requests: u64,
-    /// Good replies that came in two pieces, the time of a delayed acknowledgement apart.
+    /// Good replies in two pieces that were a delayed acknowledgement's time apart.
     pub held: u64,
-    /// Handshakes that cannot resume a session: there was none yet.
+    /// Handshakes that cannot resume because there was no session yet.
     pub first_handshakes: u64,
     pub handshakes_full: u64,
     pub handshakes_resumed: u64,
-    /// Of a CPU.
+    /// Share of a CPU.
     pub busiest_worker: f64,
     pub clients: Option<ClientsFound>,
     pub lag_ns_p99: Option<u64>,
-    /// Requests that had to wait for a connection to be free.
+    /// Requests that had to wait for a free connection.
     pub waited: u64,
 }
 
-/// All of them.
+/// Applies all rules.
 pub fn of_traffic(traffic: &Traffic) -> Vec<Doubt> {
     let rules = [
         failed,
@@ -77,10 +77,10 @@ pub fn of_traffic(traffic: &Traffic) -> Vec<Doubt> {
     rules.iter().filter_map(|rule| rule(traffic)).collect()
 }
 
-/// A larger share of failed requests makes a result void.
+/// A result with more failed requests than this share is void.
 const FAILED_VOID: f64 = 0.001;
 
-/// How grave it is that a share of requests failed, or of replies had a status of failure.
+/// Severity of a share of failed requests, or of replies with an error status.
 pub fn severity_of_errors(share: f64) -> Severity {
     if share > FAILED_VOID { Severity::Void } else { Severity::Warn }
 }
@@ -94,7 +94,7 @@ fn failed(traffic: &Traffic) -> Option<Doubt> {
     of_errors(traffic.failed, traffic.started, "failed", &detail)
 }
 
-/// Malformed replies that are of no request that failed: a server that talks out of turn.
+/// Malformed replies beyond the failed requests: the server sends what nobody asked for.
 fn unasked(traffic: &Traffic) -> Option<Doubt> {
     let (_, malformed, why) = traffic.errors.iter().find(|(kind, ..)| kind == "malformed")?;
     let unasked = malformed.saturating_sub(traffic.failed);
@@ -134,12 +134,12 @@ fn of_errors(n: u64, of: u64, what: &str, detail: &[String]) -> Option<Doubt> {
     doubt(Code::Errors, severity_of_errors(share), text)
 }
 
-/// Room for the edges of windows.
+/// Tolerance for the edges of windows.
 const LITTLES_LAW_SLACK: f64 = 1.02;
 
-/// Little's law: no more requests can be under way than connections carry; what breaks it, in
-/// words. `room` is a factor for what else may be in the numbers: latencies that reach out of the
-/// window, digits that were rounded.
+/// Little's law: no more requests can be in flight than the connections allow. Describes a
+/// violation. `room` is a factor for other inaccuracies: latencies that extend beyond the window,
+/// rounded digits.
 pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<String> {
     let broken = at_once > connections * LITTLES_LAW_SLACK * room;
     broken.then(|| {
@@ -147,7 +147,7 @@ pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<Str
     })
 }
 
-/// What it means where nothing but a mistake explains it: the clock is wrong, or we are.
+/// Ends messages about violations that only a wrong clock or a bug in tare explains.
 pub const IMPOSSIBLE: &str = "this is impossible";
 
 fn littles_law(traffic: &Traffic) -> Option<Doubt> {
@@ -155,7 +155,7 @@ fn littles_law(traffic: &Traffic) -> Option<Doubt> {
     doubt(Code::LittlesLaw, Severity::Void, format!("{text}: {IMPOSSIBLE}"))
 }
 
-/// Below this share of the rate that was asked for, an open loop was none.
+/// An open loop that reaches less than this share of the requested rate was not one.
 pub const RATE_MET: f64 = 0.99;
 
 fn rate_missed(traffic: &Traffic) -> Option<Doubt> {
@@ -194,7 +194,7 @@ fn reconnects(traffic: &Traffic) -> Option<Doubt> {
     doubt(Code::Reconnects, Severity::Warn, text)
 }
 
-/// From this share of replies on, a pause in the middle of each is a habit.
+/// Beyond this share of replies, a pause within each is systematic.
 const HELD: f64 = 0.05;
 
 fn delayed_ack(traffic: &Traffic) -> Option<Doubt> {
@@ -213,15 +213,15 @@ fn delayed_ack(traffic: &Traffic) -> Option<Doubt> {
 
 /// Above this share of a CPU, the client may be what is measured.
 pub const CLIENT_BUSY: f64 = 0.95;
-/// Sent later than this, though hardly any request waited for a connection.
+/// Later sends than this are late, if hardly any request waited for a connection.
 const SENT_LATE_NS: u64 = 1_000_000;
 const HARDLY_ANY: f64 = 0.01;
 
 fn client_bound(traffic: &Traffic) -> Option<Doubt> {
     let clients = traffic.clients.as_ref().filter(|clients| clients.each.len() > 1);
     let text = if traffic.is_open {
-        // Polling for due times keeps an open-loop worker busy; its lag is what tells. Waiting for
-        // a connection is the server's doing; what is left would be the client's.
+        // Workers of an open loop poll for due times and are always busy, so the lag decides. Waits
+        // for a connection are due to the server; the remaining lag is due to the client.
         let waited = traffic.waited as f64 / traffic.started.max(1) as f64;
         let lag = traffic.lag_ns_p99.filter(|lag| *lag > SENT_LATE_NS && waited < HARDLY_ANY)?;
         let latest = clients.and_then(ClientsFound::latest);
@@ -250,7 +250,7 @@ fn client_bound(traffic: &Traffic) -> Option<Doubt> {
     doubt(Code::ClientBound, Severity::Warn, text)
 }
 
-/// Share of handshakes that were not of the kind asked for.
+/// Share of handshakes that were not of the requested kind.
 const RESUMED_SHARE: f64 = 0.02;
 
 fn resumed(traffic: &Traffic) -> Option<Doubt> {
@@ -270,7 +270,7 @@ fn resumed(traffic: &Traffic) -> Option<Doubt> {
     doubt(Code::Resumed, Severity::Warn, text)
 }
 
-/// Requests failed for want of a local port.
+/// Requests that failed because no local port was free.
 fn ports(traffic: &Traffic) -> Option<Doubt> {
     let (_, n, why) = traffic.errors.iter().find(|(kind, ..)| kind == "no_local_port")?;
     let share = *n as f64 / traffic.started.max(1) as f64;

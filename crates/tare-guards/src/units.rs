@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Formats numbers for people.
 
-/// Three significant digits and a unit: `87.0µs`, `1.24ms`.
+/// A duration with three significant digits: `87.0µs`, `1.24ms`.
 pub fn duration(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns}ns"),
@@ -34,7 +34,7 @@ pub fn rate(per_s: f64) -> String {
     if per_s >= 100.0 { count(per_s.round() as u64) } else { three_digits(per_s) }
 }
 
-/// Bytes by 1,000: `1.24 MB`.
+/// Bytes in powers of 1,000: `1.24 MB`.
 pub fn bytes(n: f64) -> String {
     for (scale, unit) in [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")] {
         if n >= scale * 0.9995 {
@@ -81,13 +81,13 @@ pub fn digits(value: f64) -> String {
 pub fn overhead(point: f64, lower: f64, upper: f64) -> String {
     let half = (upper - lower) / 2.0;
     if half > BEYOND {
-        // Two rounds that have little to do with each other: their exponent would fill the line.
+        // Two very different rounds: writing out their exponent would fill the line.
         return format!("{} % ± {BEYOND:.0} or more", signed(point));
     }
     format!("{} % ± {}", signed(point), digits(half))
 }
 
-/// No interval in percent is worth telling beyond this.
+/// Wider intervals in percent are not worth printing.
 pub const BEYOND: f64 = 99_999.0;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Every guard of docs/guards.md, tripped by made-up rounds: what real servers and machines provoke
-//! only now and then.
+//! Every guard of docs/guards.md, tripped by made-up rounds: real servers and machines trip some of
+//! them only rarely.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -23,7 +23,7 @@ use tare_stats::{RoundDigest, Verdict};
 
 use made_up::{part, plan, rounds, rounds_of};
 
-/// What trips a guard, and what it then says.
+/// A guard, and the facts that trip it.
 struct Case {
     code: &'static str,
     severity: Severity,
@@ -32,7 +32,7 @@ struct Case {
     round: fn(&mut Round),
 }
 
-/// What a run is beside its rounds.
+/// Facts about a run besides its rounds.
 struct Facts {
     plan: PlanParts,
     circumstances: Circumstances,
@@ -57,7 +57,7 @@ fn as_planned(_: &mut Facts) {}
 
 fn as_made_up(_: &mut Round) {}
 
-/// Without a change of the plan.
+/// A case with the unchanged plan.
 const fn seen(
     code: &'static str,
     severity: Severity,
@@ -71,7 +71,7 @@ fn of_second(round: &mut Round) -> impl Iterator<Item = &mut Slice> {
     round.slices.iter_mut().filter(|slice| slice.variant == 1)
 }
 
-/// So many in a hundred of its replies.
+/// Scales a slice to this percentage of its replies.
 fn scale(slice: &mut Slice, percent: u64) {
     let counts = &mut slice.counts;
     for n in [&mut counts.good, &mut counts.completed, &mut counts.answered, &mut counts.started] {
@@ -86,7 +86,7 @@ fn scale(slice: &mut Slice, percent: u64) {
     *latency = Distribution::new(vec![(ns, counts.good)], u128::from(ns * counts.good));
 }
 
-/// Under sustained load the second variant answers so many in a hundred of what it did.
+/// Scales the second variant's replies under sustained load to this percentage.
 fn under_sustained_load(round: &mut Round, percent: u64) {
     if let Some(sustained) = &mut round.launches[1].load.sustained {
         sustained.bins.iter_mut().for_each(|bin| bin.answered = bin.answered * percent / 100);
@@ -223,7 +223,7 @@ fn of_steadiness() -> Vec<Case> {
         seen("deferred-work", Void, "work that it put off", |r| {
             r.launches[0].load.idle_cpu_ns = 60_000_000;
         }),
-        // The slower one would be slower still.
+        // The slower variant would be even slower.
         seen("deferred-work", Warn, "the verdict stands, but its size leaves that out", |r| {
             r.launches[1].load.idle_cpu_ns = 60_000_000;
         }),
@@ -233,7 +233,7 @@ fn of_steadiness() -> Vec<Case> {
                 bins.for_each(|(at, bin)| bin.answered = bin.answered * (340 + at as u64) / 400);
             }
         }),
-        // The slower one becomes slower still.
+        // The slower variant becomes even slower.
         seen("not-warm", Warn, "at the end of 3 of 3 launches' sustained load", |r| {
             if let Some(sustained) = &mut r.launches[1].load.sustained {
                 let bins = sustained.bins.iter_mut().enumerate();
@@ -330,7 +330,7 @@ fn of_load() -> Vec<Case> {
     ]
 }
 
-/// Of which the third is as busy, and sends its requests as late, as is said.
+/// Four clients; the third one is this busy, and sends its requests this late.
 fn four_clients(busiest: f64, lag_ns: u64) -> Together {
     let mut clients = vec![ClientPart { good: 100, sent: 1, ..ClientPart::default() }; 4];
     clients[2] = ClientPart { busiest, lag_ns, ..clients[2] };
@@ -415,7 +415,7 @@ fn of_machines() -> Vec<Case> {
                 let filter = serde_json::from_str(r#"{ "filter": "library" }"#).unwrap();
                 facts.plan.variants[1].layers = vec![filter];
             },
-            // Four in a hundred of 9.5 µs, where a call takes 20 ns.
+            // 4 % of 9.5 µs, whereas a call takes 20 ns.
             round: |r| r.launches[1].call_ns = Some(20.0),
         },
     ]
@@ -437,7 +437,7 @@ fn of_rounds() -> Vec<Case> {
                 r.slices.extend(all[..2].iter().map(|slice| Slice { cycle, ..slice.clone() }));
             }
             r.cycles = 20;
-            // One slice of twenty in which next to nothing came.
+            // One slice of twenty with hardly any replies.
             scale(&mut r.slices[1], 2);
         }),
         Case {
@@ -467,14 +467,14 @@ fn is_void(facts: &Facts, guards: &[RunGuard]) -> bool {
     why_void(guards, variant, Some(baseline)).is_some()
 }
 
-/// What is wrong with what a case trips.
+/// Explains why a case fails, if it does.
 fn wrong(case: &Case) -> Option<String> {
     let mut facts = Facts::new();
     (case.facts)(&mut facts);
     let guards = facts.guards(&rounds(case.round));
     let mut own = guards.iter().filter(|guard| guard.code == case.code);
     let found = own.find(|guard| guard.text.contains(case.says));
-    // Another one that forbids a verdict would hide whether this one does.
+    // Another guard that forbids the verdict would hide whether this one does.
     let other = guards.iter().find(|g| g.severity == Void && g.code != case.code);
     let complaint = match found {
         None => "it is not said",
@@ -495,7 +495,7 @@ fn each_is_tripped_by_what_it_is_about_and_void_ones_withhold_the_verdict() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
 }
 
-/// What all use together is little where one of them may use no more.
+/// Total usage is low, but one hop is at its limit.
 #[test]
 fn a_hop_that_its_quota_stops_is_no_sleep() {
     let codes = |periods: u64| -> Vec<String> {
@@ -582,7 +582,7 @@ fn too_few_rounds_are_told() {
     assert!(evidence.analysis.comparisons.iter().all(|c| c.verdict == Verdict::Unresolved));
 }
 
-/// A guard that no case trips could be broken, and nothing would tell.
+/// A guard without a case could break unnoticed.
 #[test]
 fn none_is_documented_without_a_case() {
     let guards = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guards.md");

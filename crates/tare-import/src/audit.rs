@@ -1,5 +1,5 @@
-//! What speaks against imported numbers: a mistake a function, each with what was seen and what it
-//! means.
+//! Finds reasons to doubt imported numbers, with one function per mistake. Each finding says what
+//! was seen and what it means.
 
 mod asked;
 mod claims;
@@ -22,10 +22,10 @@ use crate::sample::Sample;
 pub struct Finding {
     pub code: Code,
     pub severity: Severity,
-    /// Whom it concerns; null is all.
+    /// The variant that it concerns; `None` is all.
     pub variant: Option<String>,
     pub case: Option<String>,
-    /// What a void finding voids; none is everything.
+    /// Metrics that a void finding voids; empty is all.
     pub metrics: Vec<Metric>,
     /// What was seen.
     pub text: String,
@@ -48,7 +48,7 @@ impl Finding {
         }
     }
 
-    /// About one output.
+    /// Attaches the finding to one output.
     fn of(mut self, sample: &Sample) -> Self {
         self.variant = Some(sample.variant.clone());
         self.case = Some(sample.case.clone());
@@ -56,7 +56,7 @@ impl Finding {
         self
     }
 
-    /// The document, and the first line in it that it concerns.
+    /// Returns the document, and the first line in it that the finding concerns.
     fn place(&self) -> (&str, Option<u32>) {
         let place = self.place.as_deref().unwrap_or_default();
         let split = place
@@ -69,7 +69,7 @@ impl Finding {
         self.place().0
     }
 
-    /// The line in its document at which what it concerns begins.
+    /// Returns the first line of its document that the finding concerns.
     pub fn line(&self) -> Option<u32> {
         self.place().1
     }
@@ -80,13 +80,13 @@ impl Finding {
     }
 }
 
-/// Findings of one kind in one document, in the order of the audit.
+/// Groups findings of one kind in one document, in the order of the audit.
 pub fn by_kind(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     let mut kinds: Vec<Vec<&Finding>> = Vec::new();
     for finding in findings {
         let is_alike = |kind: &&mut Vec<&Finding>| {
             let first = kind[0];
-            // Each of these is of other lines.
+            // These are not grouped: each lists other lines.
             let is_list = matches!(first.code, Code::Pooled | Code::NotCompared);
             !is_list
                 && (first.code, first.severity, &first.means, first.file())
@@ -100,7 +100,7 @@ pub fn by_kind(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     kinds
 }
 
-/// Everything that latencies are compared by.
+/// All metrics by which latencies are compared.
 pub(crate) const LATENCIES: [Metric; 5] = [
     Metric::LatencyMean,
     Metric::LatencyP50,
@@ -109,7 +109,7 @@ pub(crate) const LATENCIES: [Metric; 5] = [
     Metric::LatencyP999,
 ];
 
-/// Gravest first.
+/// Returns all findings, the most severe first.
 pub fn audit(import: &Import) -> Vec<Finding> {
     let of_samples: [fn(&Sample) -> Option<Finding>; 16] = [
         results::bad_status,
@@ -153,7 +153,7 @@ pub fn audit(import: &Import) -> Vec<Finding> {
     for sample in &import.samples {
         found.extend(of_samples.iter().filter_map(|check| check(sample)));
     }
-    // Stable: of a kind, in the order of the outputs.
+    // The sort is stable: findings of one kind stay in the order of the outputs.
     let order =
         |finding: &Finding| (Reverse(finding.severity), finding.code.family(), finding.code.word());
     found.sort_by_cached_key(order);

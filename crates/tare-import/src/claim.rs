@@ -1,5 +1,5 @@
-//! What tables and printed summaries say of a document's results: differences in percent, and values
-//! that its outputs say too.
+//! Statements of tables and printed summaries about a document's results: differences in percent,
+//! and values that its outputs give too.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::sample::{Draft, Tool};
 pub struct Claim {
     pub file: String,
     pub line: u32,
-    /// The line, or the row.
+    /// Text of the line or row.
     pub text: String,
     pub says: Says,
 }
@@ -24,39 +24,39 @@ pub struct Claim {
 pub enum Says {
     Change(Change),
     Value(Told),
-    /// Kept by earlier versions, which read sentences.
+    /// Stored by earlier versions, which read sentences.
     Selected,
 }
 
-/// "47.1 %" of 312 and 165 ms.
+/// A stated difference: "47.1 %" between 312 and 165 ms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// What is stated: in percent, or how many times.
+    /// The stated difference, in percent or as a factor.
     pub percent: f64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_times: bool,
-    /// Of its last digit.
+    /// One unit of its last digit.
     pub step: f64,
     pub from: f64,
     pub to: f64,
-    /// What the rounding of the two can change it by, in percent.
+    /// Most that the rounding of the two can change it by, in percent.
     pub slack: f64,
-    /// Which of the two it is of is not said: "61.8k vs. 53.3k".
+    /// Either of the two may be the base: "61.8k vs. 53.3k".
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_either: bool,
-    /// Whose values they are, where that is known.
+    /// Variants of the two values, if known.
     pub names: [String; 2],
 }
 
-/// A value of a table, beside the output that it repeats.
+/// A value of a table, with the output value that it repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Told {
     pub variant: String,
     pub metric: String,
     pub value: f64,
-    /// Of its last digit.
+    /// One unit of its last digit.
     pub step: f64,
     pub output: f64,
     /// "results.md:12-20".
@@ -64,7 +64,7 @@ pub struct Told {
 }
 
 impl Change {
-    /// In percent of the first value, and of the second.
+    /// Returns the difference in percent of the first value.
     pub fn of_first(&self) -> f64 {
         (self.to - self.from) / self.from * 100.0
     }
@@ -73,11 +73,11 @@ impl Change {
         (self.to - self.from) / self.to * 100.0
     }
 
-    /// Whichever sign means "worse" to its author.
+    /// Whether the statement is right, with either sign: authors differ in which means "worse".
     pub fn holds(&self) -> bool {
         if self.is_times {
             let times = self.times();
-            // "1.8x as many" and, of the lesser, "0.56x".
+            // "1.8x as many", or its inverse, "0.56x".
             let room = self.step / 2.0 + times * self.slack / 100.0 + 1e-9;
             return (times - self.percent).abs() <= room
                 || (1.0 / times - self.percent).abs() <= room;
@@ -85,12 +85,12 @@ impl Change {
         self.agrees(self.of_first()) || (self.of_either && self.agrees(self.of_second()))
     }
 
-    /// How many times the lesser the greater is.
+    /// Returns the greater value divided by the lesser.
     pub fn times(&self) -> f64 {
         (self.to / self.from).max(self.from / self.to)
     }
 
-    /// It is of the other of the two values.
+    /// Whether the stated difference is relative to the second value.
     pub fn is_of_second(&self) -> bool {
         !(self.is_times || self.holds()) && self.agrees(self.of_second())
     }
@@ -100,22 +100,22 @@ impl Change {
         (percent.abs() - self.percent.abs()).abs() <= room
     }
 
-    /// What the last digits of two values can change their difference in percent by.
+    /// Returns how much the rounding of two values can change their difference in percent.
     pub fn slack(from: (f64, f64), to: (f64, f64)) -> f64 {
         let ((from, from_step), (to, to_step)) = (from, to);
         (to_step / from + to * from_step / from.powi(2)) * 100.0
     }
 
-    /// Nobody computes with nothing.
+    /// Whether both values are positive, and the difference is finite.
     pub fn is_possible(&self) -> bool {
         self.from > 0.0 && self.to > 0.0 && self.percent.is_finite() && self.slack.is_finite()
     }
 }
 
-/// "Overhead vs no module: 11.66%", as an output itself says it.
+/// A difference that an output itself states: "Overhead vs no module: 11.66%".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Against {
-    /// Zero where its place is not known.
+    /// 0 if unknown.
     pub line: usize,
     pub text: String,
     pub other: String,
@@ -123,15 +123,15 @@ pub struct Against {
     pub step: f64,
 }
 
-/// "WebAssembly: 11.66%", in a list of overheads.
+/// An entry in a list of overheads: "WebAssembly: 11.66%".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     pub name: String,
     pub against: Against,
 }
 
-/// Overheads stated by summaries and by lists, with the values they follow from; and the lines of those
-/// that cannot be computed again.
+/// Returns overheads stated by summaries and lists, with the values they follow from, and the lines
+/// of those that cannot be recomputed.
 pub fn against(drafts: &[Draft], listed: &[Listed]) -> (Vec<Claim>, Vec<u32>) {
     const MOST: usize = 300;
     let of_outputs = drafts.iter().flat_map(|own| own.against.iter().map(move |said| (own, said)));
@@ -150,7 +150,7 @@ pub fn against(drafts: &[Draft], listed: &[Listed]) -> (Vec<Claim>, Vec<u32>) {
     (claims, unchecked)
 }
 
-/// The summary that shares most words with a name, where no other shares as many.
+/// Returns the summary that shares most words with a name; `None` on a tie.
 fn named<'a>(drafts: &'a [Draft], name: &str) -> Option<&'a Draft> {
     let summaries = || drafts.iter().filter(|draft| draft.tool == Tool::Summary);
     let most = summaries().map(|draft| shared(draft, name)).max().filter(|n| *n > 0)?;
@@ -158,7 +158,7 @@ fn named<'a>(drafts: &'a [Draft], name: &str) -> Option<&'a Draft> {
     best.next().filter(|_| best.next().is_none())
 }
 
-/// Words of a name that an output's own has: "no module" and "Nginx without module" share one.
+/// Counts words that two names share: "no module" and "Nginx without module" share one.
 fn shared(draft: &Draft, name: &str) -> usize {
     let (own, name) = (title(draft).to_lowercase(), name.to_lowercase());
     name.split_whitespace().filter(|word| word.len() > 2 && own.contains(*word)).count()
@@ -187,7 +187,7 @@ fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim
     let named = others.iter().max_by_key(|other| rank(other)).copied();
     let is_sure = named.is_some_and(|other| rank(other).0);
     let named = named.filter(|other| others.len() == 1 || rank(other).1 > 0 || is_sure);
-    // A list that names no baseline is of the first.
+    // A list that names no baseline is relative to the first variant.
     let named = named.or_else(|| others.first().copied().filter(|_| told.is_empty()));
     let fits = others.iter().filter_map(|other| change(other)).find(Change::holds);
     let change = fits.filter(|_| !is_sure).or_else(|| change(named?))?;
@@ -197,7 +197,7 @@ fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim
     Some(Claim { file, line, text, says: Says::Change(change) })
 }
 
-/// Of what an overhead is: of requests a second, where nothing else is named.
+/// Returns the metric of an overhead: throughput, if the text names no other.
 fn metric_of(text: &str) -> Option<Metric> {
     let lower = text.to_lowercase();
     let is_other = ["cpu", "memory", "p50", "p90", "p95", "p99", "median", "bandwidth", "size"]
@@ -214,12 +214,12 @@ fn title(draft: &Draft) -> String {
     draft.own_name.clone().unwrap_or_default()
 }
 
-/// A percentage, its last digit, and the pairs of values that it may be of, by where they stand.
+/// A percentage, one unit of its last digit, and pairs of values that may be behind it, by place.
 pub type Percentage = (f64, f64, Vec<(String, Change)>);
 
-/// Of several percentages, each with the pairs that it may be of: the pair that makes most of them
-/// right, for each of them; one that another of its pairs makes right is of that. Where none fits
-/// any of them, nobody knows what they are of.
+/// Returns the change behind each of several percentages. The pair of places that makes most of
+/// them right is taken for all, except for one that only another of its pairs makes right. `None`
+/// if no pair fits any of them.
 pub fn fitted(told: &[Percentage]) -> Vec<Option<Change>> {
     let complete = |(percent, step, _): &Percentage, change: &Change| Change {
         percent: *percent,
@@ -235,7 +235,7 @@ pub fn fitted(told: &[Percentage]) -> Vec<Option<Change>> {
         }
     }
     let keys = told.iter().flat_map(|(.., all)| all.iter().map(|(key, _)| key.as_str()));
-    // Of those that fit as well, the first as it stands in the document.
+    // On a tie, the first in the document.
     let most = right.values().copied().max().unwrap_or(0);
     let pair = |change: &Change| (change.from.to_bits(), change.to.to_bits());
     let is_only = told.iter().all(|(.., all)| {

@@ -1,4 +1,4 @@
-//! Command lines of load generators: what they asked for.
+//! Command lines of load generators, and the load that they ask for.
 
 use crate::numbers::{seconds, si, whole};
 use crate::sample::{Draft, SampleLoad, Tool};
@@ -8,11 +8,11 @@ pub struct Command {
     pub tool: Tool,
     pub text: String,
     pub asked: SampleLoad,
-    /// Said of several outputs, in prose: not what made one of them to the letter.
+    /// Quoted in prose, perhaps about several outputs: not the exact command of one.
     pub in_prose: bool,
 }
 
-/// Words that start a tool, and which.
+/// Program names, and the tools that they start.
 const NAMES: [(&str, Tool); 12] = [
     ("wrk", Tool::Wrk),
     ("wrk2", Tool::Wrk2),
@@ -37,9 +37,9 @@ enum Set {
     Connections,
     Seconds,
     Rate,
-    /// Of each connection.
+    /// Rate of each connection.
     RateEach,
-    /// Requests that a connection has under way.
+    /// Requests in flight per connection.
     AtOnce,
     Requests,
     /// Takes no value.
@@ -88,8 +88,8 @@ fn flags(tool: Tool) -> &'static [Flag] {
 }
 
 impl Command {
-    /// A command in the first of these lines (and those it is continued on): after a prompt, in a
-    /// fence, or between backticks; and how many lines it takes.
+    /// Finds a command on the first line and its continuation lines: after a prompt, in a fence, or
+    /// between backticks. Also returns how many lines it takes.
     pub fn found(lines: &[&str], in_fence: bool) -> Option<(Self, usize)> {
         let first = lines.first()?;
         let mut text = first.trim().to_owned();
@@ -112,7 +112,7 @@ impl Command {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        /// Words before a tool: of a loop, and sudo, taskset, numactl with their flags.
+        /// Most words before a tool: loops, and sudo, taskset or numactl with their flags.
         const BEFORE: usize = 24;
         if text.len() > 4000 {
             return None;
@@ -138,18 +138,18 @@ impl Command {
             let each = asked.rate_per_s.zip(asked.connections);
             asked.rate_per_s = each.map(|(rate, connections)| rate * connections as f64);
         }
-        // wrk2's program is called wrk too: only it has a rate.
+        // wrk2's program is called wrk too, but only wrk2 has a rate.
         let tool = if tool == Tool::Wrk && asked.rate_per_s.is_some() { Tool::Wrk2 } else { tool };
         Some(Self { tool, text: text.to_owned(), asked, in_prose: false })
     }
 
-    /// Whether this may be what made an output of that tool.
+    /// Whether this command may have made an output of `tool`.
     pub fn made(&self, tool: Tool) -> bool {
         let either = |tool| matches!(tool, Tool::Wrk | Tool::Wrk2);
         self.tool == tool || (either(self.tool) && either(tool))
     }
 
-    /// Adds what the output does not say itself.
+    /// Adds settings that the output itself does not show.
     pub fn complete(&self, draft: &mut Draft) {
         let (own, known) = (&mut draft.asked, &self.asked);
         own.threads = own.threads.or(known.threads);
@@ -167,7 +167,7 @@ impl Command {
         let minutes = own.seconds.filter(|s| *s >= 60.0 && s % 60.0 == 0.0);
         let rounded = minutes.zip(known.seconds).filter(|(own, known)| (own - known).abs() <= 30.0);
         own.seconds = rounded.map(|(_, known)| known).or(own.seconds);
-        // That the two differ is for the audit to say: the output's own word stands.
+        // If the two differ, the output's own value stays, and the audit reports the difference.
         own.url = own.url.take().or_else(|| known.url.clone());
         own.rate_per_s = own.rate_per_s.or(known.rate_per_s);
         if draft.tool == Tool::Wrk && known.rate_per_s.is_some() {
@@ -181,12 +181,12 @@ impl Command {
         NAMES.iter().any(|(known, _)| *known == name) && (name != "Run" || word == "./Run")
     }
 
-    /// What a command asks for.
+    /// Returns the load that a command asks for.
     pub fn asked_by(text: &str) -> Option<SampleLoad> {
         Some(Self::parse(text)?.asked)
     }
 
-    /// The script that a load is made by: `wrk -s post.lua`, `k6 run test.js`.
+    /// Returns the script of a load: `wrk -s post.lua`, `k6 run test.js`.
     pub fn script_in(text: &str) -> Option<&str> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let has = |tool: &str| words.iter().any(|word| word.rsplit('/').next() == Some(tool));
@@ -209,7 +209,7 @@ impl Command {
     }
 }
 
-/// Words as a shell divides them: a quotation is one.
+/// Splits text into words as a shell does; a quoted string is one word.
 fn shell_words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     let mut chars = text.chars().peekable();
@@ -218,7 +218,7 @@ fn shell_words(text: &str) -> Vec<String> {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (None, '"' | '\'') => quote = Some(c),
-            // Ends of commands are words, where they touch one, too; "?a=1&b=2" has none.
+            // `;` and `&` at the end of a command are words of their own; "?a=1&b=2" has none.
             (None, ';') => {
                 words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
                 words.push(";".into());
@@ -241,7 +241,8 @@ fn shell_words(text: &str) -> Vec<String> {
     words
 }
 
-/// `$ `, `# `, `user@host:~$ `; outside of fences only after such a mark.
+/// Strips a prompt such as `$ `, `# ` or `user@host:~$ `. Outside of fences, text without a prompt
+/// counts only if it begins with a tool and a flag or address.
 fn without_prompt(text: &str, in_fence: bool) -> Option<&str> {
     for mark in ["$ ", "# ", "% "] {
         if let Some((before, after)) = text.split_once(mark) {
@@ -269,7 +270,7 @@ fn read(tool: Tool, words: &[&str]) -> SampleLoad {
         if matches!(word, "|" | ">" | ">>" | "2>&1" | "&&" | ";" | "&") {
             break;
         }
-        // A header may hold an address too, but does not begin with it.
+        // A header may contain an address too, but does not begin with one.
         let is_address = word.starts_with("http://") || word.starts_with("https://");
         if is_address && !words.get(at.wrapping_sub(2)).is_some_and(|flag| takes_text(flag)) {
             asked.url.get_or_insert_with(|| word.to_owned());
@@ -305,7 +306,7 @@ fn read(tool: Tool, words: &[&str]) -> SampleLoad {
     asked
 }
 
-/// Flags whose value is any text.
+/// Whether a flag takes any text as its value.
 fn takes_text(flag: &str) -> bool {
     const FLAGS: [&str; 10] =
         ["-H", "--header", "-e", "--env", "-A", "-d", "--data", "-x", "--proxy", "--connect-to"];
@@ -319,7 +320,7 @@ fn assign(asked: &mut SampleLoad, set: Set, value: &str) {
         Set::Connections => asked.connections = count(),
         Set::Requests => asked.requests = count(),
         Set::Seconds => asked.seconds = seconds(value),
-        // Zero and "max" are "as fast as they come".
+        // Zero and "max" mean no rate limit.
         Set::Rate | Set::RateEach => asked.rate_per_s = si(value).filter(|rate| *rate > 0.0),
         Set::AtOnce => asked.at_once = count(),
         Set::Keep => asked.keep = Some(true),

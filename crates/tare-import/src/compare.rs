@@ -1,5 +1,5 @@
-//! What imported numbers say of each other: with an interval where there are repetitions; else the
-//! two numbers, and why there is no verdict.
+//! Compares imported numbers: with an interval if there are repetitions; otherwise only the two
+//! numbers, and why there is no verdict.
 
 use serde::{Deserialize, Serialize};
 use tare_guards::traffic::RATE_MET;
@@ -22,16 +22,16 @@ pub struct Compared {
     pub metric: Metric,
     /// The metric that the case is about.
     pub asked: bool,
-    /// Means, where there are repetitions.
+    /// Means, if there are repetitions.
     pub baseline_value: f64,
     pub value: f64,
-    /// Of the baseline and of the variant.
+    /// Repetitions of the baseline and of the variant.
     pub repetitions: [u32; 2],
     /// Positive when the variant is worse.
     pub overhead_percent: f64,
-    /// `None` without repetitions. All intervals of the same kind are right together at 0.95.
+    /// `None` without repetitions. All intervals of the same kind together have level 0.95.
     pub interval: Option<Interval>,
-    /// `None` where none is possible: `why` says why.
+    /// `None` if no verdict is possible: `why` says why.
     pub verdict: Option<Verdict>,
     pub why: Option<String>,
 }
@@ -41,14 +41,15 @@ pub struct Compared {
 pub struct Interval {
     pub lower: f64,
     pub upper: f64,
-    /// Its own; the family's is 0.95.
+    /// The interval's own confidence level; the family's is 0.95.
     pub level: f64,
-    /// How often chance alone does as much: for this comparison by itself, and for all together.
+    /// P-value of this comparison by itself.
     pub p: f64,
+    /// P-value corrected for all comparisons of its kind.
     pub p_corrected: f64,
 }
 
-/// Metrics that are compared; of those that say the same in other units, the first.
+/// Metrics that are compared; bandwidth only without throughput, from which it follows.
 const METRICS: [Metric; 8] = [
     Metric::Throughput,
     Metric::Bandwidth,
@@ -61,13 +62,13 @@ const METRICS: [Metric; 8] = [
 ];
 const LEVEL: f64 = 0.95;
 
-/// Fewer repetitions than these have no interval: with two it is too wide to say anything.
+/// Fewest repetitions for an interval: with two it is too wide to say anything.
 const INTERVAL_MIN: u32 = 5;
 
 /// Why single runs have no verdict.
 pub const ONE_EACH: &str = "only one run shown on each side";
 
-/// What two variants have in one metric.
+/// One metric of two variants.
 struct Pair {
     at: (String, String, Metric, bool),
     baseline: String,
@@ -75,10 +76,10 @@ struct Pair {
     own: Side,
 }
 
-/// The repetitions of one variant, or what is left of them.
+/// The repetitions of one variant, or their mean and deviation.
 struct Side {
     mean: f64,
-    /// Unknown of a mean whose count is not said.
+    /// `None` for a mean of an unknown number of runs.
     n: Option<u32>,
     moments: Option<welch::Moments>,
 }
@@ -141,7 +142,7 @@ fn judged(pair: &Pair, findings: &[Finding], family: usize) -> Compared {
         }
         (None, None) => (None, Some(without_interval(pair))),
         (None, Some((estimate, _))) => {
-            // Nobody said which difference would not matter: nothing is called the same.
+            // No margin is given for a difference that does not matter: nothing is called the same.
             (Some(Verdict::of_fixed(estimate, 0.0)), None)
         }
     };
@@ -185,7 +186,7 @@ fn pairs(import: &Import) -> Vec<Pair> {
     for (base_group, group) in import.pairs(&groups) {
         let base = &base_group.samples;
         let asked = asked(base, &group.samples);
-        // What is carried follows from how many replies there are.
+        // Bandwidth follows from the number of replies.
         let has_replies = Side::of(base, Metric::Throughput).is_some();
         for metric in METRICS {
             let is_same = metric == Metric::Bandwidth && has_replies;
@@ -200,9 +201,9 @@ fn pairs(import: &Import) -> Vec<Pair> {
     found
 }
 
-/// What two groups were to find out: at a rate that the baseline reached, how long replies took.
+/// Returns the metric that two groups are about: latency, if the baseline reached its rate.
 fn asked(base: &[&Sample], own: &[&Sample]) -> Option<Metric> {
-    // A rate that one alone says was that of both.
+    // A rate that only one states is taken for both.
     let rate = base.iter().chain(own).find_map(|sample| sample.asked.rate_per_s);
     let is_met = |sample: &&Sample| {
         let rates = sample.asked.rate_per_s.or(rate).zip(sample.value(Metric::Throughput));
@@ -216,13 +217,13 @@ fn asked(base: &[&Sample], own: &[&Sample]) -> Option<Metric> {
     latency.or_else(|| METRICS.into_iter().find(|metric| Side::of(base, *metric).is_some()))
 }
 
-/// How many runs are behind a group's numbers, as far as it says.
+/// Returns the number of runs behind a group's numbers, as far as it is stated.
 pub fn runs(samples: &[&Sample]) -> u32 {
     let of = |metric: Metric| Side::of(samples, metric).map_or(0, |side| side.n.unwrap_or(0));
     METRICS.into_iter().map(of).max().unwrap_or(0)
 }
 
-/// Of all repetitions, within outputs and between them.
+/// Returns the values of all repetitions, within outputs and between them.
 pub fn values(samples: &[&Sample], metric: Metric) -> Vec<f64> {
     let of = |sample: &&Sample| {
         let repeats = sample.repeats.get(metric.key()).cloned();

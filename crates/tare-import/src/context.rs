@@ -1,34 +1,34 @@
-//! What stands above an output: headings, labels on lines of their own, comments in a fence, and the
-//! command line. Sentences are not read: what they say of an output is for people to tell.
+//! Collects what stands above an output: headings, labels on lines of their own, comments in a
+//! fence, and the command line. Sentences are not read; they are left to the user.
 
 use crate::block::{fence_mark, is_heading, kept};
 use crate::command::Command;
 use crate::prompt;
 use crate::sample::{Draft, Typed};
 
-/// Below all headings: a label on a line of its own, and a comment in a fence.
+/// Levels below all headings: a label on a line of its own, and a comment in a fence.
 pub const LABEL: u8 = 7;
 const COMMENT: u8 = 8;
-/// Of a name, in characters.
+/// Most characters of a name.
 const NAME_MAX: usize = 80;
-/// Lines of prose that may say what a table's numbers are.
+/// Most lines kept of prose, which may say what a table's numbers are.
 const PROSE: usize = 20;
 
-/// What is above a line.
+/// Text above the current line that may describe an output.
 #[derive(Default)]
 pub struct Context {
     headings: Vec<(u8, String)>,
-    /// Under the heading of this level.
+    /// Commands, with the level of the heading above each.
     commands: Vec<(u8, Command)>,
     /// The last line that was typed under these headings.
     typed: Option<Typed>,
-    /// Since the last heading or output.
+    /// Prose since the last heading or output.
     prose: Vec<String>,
-    /// An output stood under the last of these headings.
+    /// Whether an output stood under the last heading.
     has_output: bool,
-    /// It was typed since the last output.
+    /// Whether a command was typed since the last output.
     is_fresh: bool,
-    /// So many lines above are neither output nor command.
+    /// Number of lines above that are neither output nor command.
     passage: u32,
 }
 
@@ -45,22 +45,22 @@ impl Context {
         }
     }
 
-    /// After all that one output holds.
+    /// Called after each output.
     pub fn end_output(&mut self) {
         self.is_fresh = false;
     }
 
-    /// Something else stood here.
+    /// Called when something other than outputs and commands stood here.
     pub fn interrupt(&mut self) {
         self.passage += 1;
     }
 
-    /// A comment is of its own fence.
+    /// Drops comments, which count only within their fence.
     pub fn end_fence(&mut self) {
         self.headings.retain(|(level, _)| *level < COMMENT);
     }
 
-    /// A command that stands at this line, which was not said in prose.
+    /// Records a command at this line.
     pub fn command(&mut self, command: Command, line: &str, at: usize) {
         let level = self.headings.last().map_or(0, |(level, _)| *level);
         self.commands.retain(|(own, known)| *own < level || known.tool != command.tool);
@@ -72,7 +72,7 @@ impl Context {
         self.commands.push((level, command));
     }
 
-    /// Any other line behind a prompt.
+    /// Records any other line with a prompt; returns whether it was one.
     fn prompt(&mut self, line: &str, at: usize) -> bool {
         let host = prompt::host(line);
         let is_prompt = host.is_some() || line.starts_with("$ ");
@@ -81,7 +81,7 @@ impl Context {
             if is_script(&text) {
                 self.commands.clear();
             }
-            // What was done in between may make it another.
+            // A command in between may make the next output another variant's.
             let is_again = self.typed.as_ref().is_some_and(|typed| typed.text == text);
             self.passage += u32::from(!is_again && !line.contains("$ !"));
             self.typed = Some(Typed { line: (at + 1) as u32, text, host: host.map(str::to_owned) });
@@ -89,14 +89,14 @@ impl Context {
         is_prompt
     }
 
-    /// All prose and headings above: what a table's numbers are may be said there only.
+    /// Returns all prose and headings above: only they may say what a table's numbers are.
     pub fn words(&self) -> String {
         let headings = self.headings.iter().map(|(_, text)| text.as_str());
         headings.chain(self.prose.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
     }
 
-    /// A line that is no output and no command may name what follows. Says how many lines it took;
-    /// `begins` tells whether a command or an output begins at a line.
+    /// Reads a line that is neither output nor command, but may name what follows. Returns how many
+    /// lines it took; `begins` returns whether a command or an output begins at a line.
     pub fn see(
         &mut self,
         lines: &[&str],
@@ -109,7 +109,7 @@ impl Context {
             return 1;
         }
         if in_fence {
-            // Behind a root's prompts, "# systemctl restart nginx" is typed as well.
+            // After a root prompt, "# systemctl restart nginx" is a command, not a comment.
             let is_comment = |text: &&str| {
                 let below = lines[at + 1..].iter().take(BLANKS_MAX);
                 let next = below.enumerate().find(|(_, line)| !line.trim().is_empty());
@@ -148,7 +148,7 @@ impl Context {
             self.heading(LABEL, text);
         } else if line.contains(char::is_alphanumeric) {
             self.passage += 1;
-            // A label names what is right below it: what is said after that may be of another.
+            // A label names only the output right below it; text after that may be about another.
             if self.has_output {
                 self.headings.retain(|(level, _)| *level < LABEL);
             }
@@ -180,7 +180,7 @@ impl Context {
     }
 }
 
-/// What runs commands of its own: "$ ./bench.sh", "root@h:~# bash bench.sh".
+/// Whether a typed line runs a script: "$ ./bench.sh", "root@h:~# bash bench.sh".
 fn is_script(typed: &str) -> bool {
     let own =
         typed.split_once("$ ").or_else(|| typed.split_once("# ")).map_or(typed, |(_, own)| own);
@@ -189,7 +189,7 @@ fn is_script(typed: &str) -> bool {
     first.starts_with("./") || first.ends_with(".sh")
 }
 
-/// The level of a heading that is underlined; `~` and `^` after a blank line only.
+/// Returns the level of an underlined heading; `~` and `^` count after a blank line only.
 fn underlined(above: &str, line: &str, below: &str) -> Option<u8> {
     let is_words = line.contains(char::is_alphabetic) && !line.starts_with('[');
     if !is_words || line.len() >= 200 || below.len() < 3 {
@@ -206,7 +206,7 @@ fn underlined(above: &str, line: &str, below: &str) -> Option<u8> {
     }
 }
 
-/// `=== host ===`, `--- host ---`, `== host ==`.
+/// Returns the words of a banner: `=== host ===`, `--- host ---`, `== host ==`.
 fn banner(line: &str) -> Option<&str> {
     let mark = line.chars().next().filter(|c| matches!(c, '=' | '-'))?;
     let inner = line.trim_start_matches(mark);
@@ -216,7 +216,7 @@ fn banner(line: &str) -> Option<&str> {
     (marks >= 2 && closed && is_name(inner, 12)).then_some(inner)
 }
 
-/// `<h2>host</h2>`, and the summary of what is folded.
+/// Returns level and text of `<h2>host</h2>`, or of the `<summary>` of a folded part.
 pub fn html_heading(line: &str) -> Option<(u8, &str)> {
     let line = line.strip_prefix("<details>").unwrap_or(line).trim_start();
     let (tag, rest) = line.strip_prefix('<')?.split_once('>')?;
@@ -228,20 +228,20 @@ pub fn html_heading(line: &str) -> Option<(u8, &str)> {
     (!text.trim().is_empty()).then_some((level, text))
 }
 
-/// `**host**`, `*host*`, `**host** (bare metal)`, also as an item of a list.
+/// Returns the emphasised text of `**host**`, `*host*` or `**host** (bare metal)`, also in a list.
 pub fn bold(line: &str) -> Option<&str> {
     let item = item(line).unwrap_or(line).trim_end_matches([':', ' ']);
     ["**", "__", "*", "_"].iter().find_map(|mark| {
         let (inner, after) = item.strip_prefix(mark)?.split_once(mark)?;
         let remark = after.trim();
         let is_remark = remark.is_empty() || (remark.starts_with('(') && remark.ends_with(')'));
-        // What leans is more often a remark than a label.
+        // Italics are more often a remark than a label.
         let words = if mark.len() == 2 { 10 } else { 4 };
         (is_remark && is_name(inner, words)).then_some(inner)
     })
 }
 
-/// An item of a list, without its mark or number.
+/// Returns a list item without its mark or number.
 fn item(line: &str) -> Option<&str> {
     let digits = line.chars().take_while(char::is_ascii_digit).count();
     let rest = match digits {
@@ -251,8 +251,8 @@ fn item(line: &str) -> Option<&str> {
     rest.map(str::trim_start)
 }
 
-/// A label that stands alone: in bold, or, right before what is fenced or indented, an item of a list,
-/// a word or two that end with a colon, a few words without the end of a sentence.
+/// Returns a label that stands alone: in bold, or, right before fenced or indented code, a list
+/// item, a word or two with a colon, or a few words that do not end a sentence.
 fn label<'a>(lines: &[&'a str], at: usize) -> Option<&'a str> {
     let line = lines[at].trim();
     if let Some(text) = bold(line) {
@@ -269,7 +269,7 @@ fn label<'a>(lines: &[&'a str], at: usize) -> Option<&'a str> {
     (leads_to_code(&lines[at + 1..]) && is_name(text, words)).then_some(text)
 }
 
-/// Blank lines between a label and what it names.
+/// Most blank lines between a label and what it names.
 const BLANKS_MAX: usize = 10;
 
 fn leads_to_code(below: &[&str]) -> bool {
@@ -279,14 +279,14 @@ fn leads_to_code(below: &[&str]) -> bool {
     })
 }
 
-/// How sentences begin that lead to an output.
+/// First words of sentences that lead to an output.
 const OPENINGS: [&str; 30] = [
     "a", "after", "an", "and", "as", "but", "finally", "for", "here", "i", "if", "in", "it", "my",
     "now", "or", "our", "please", "so", "that", "the", "then", "there", "these", "this", "we",
     "when", "while", "you", "your",
 ];
 
-/// What is said of outputs of anything.
+/// Words that may be about any output, so that they name none.
 const ANYBODYS: [&str; 34] = [
     "ab",
     "again",
@@ -324,7 +324,7 @@ const ANYBODYS: [&str; 34] = [
     "wrk2",
 ];
 
-/// A few words that are no sentence, and of something in particular.
+/// Whether text is a few words that name something in particular, and not a sentence.
 pub fn is_name(text: &str, words_max: usize) -> bool {
     let text = text.trim();
     if text.is_empty() || text.len() > 4 * NAME_MAX || text.chars().count() > NAME_MAX {
@@ -340,14 +340,14 @@ pub fn is_name(text: &str, words_max: usize) -> bool {
     (1..=words_max).contains(&words.len()) && !(opens || is_anybodys(text) || ends)
 }
 
-/// "Results", "wrk output": nothing tells whose they are.
+/// Whether all words are generic: "Results", "wrk output".
 pub fn is_anybodys(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.all(|word| ANYBODYS.contains(&word))
 }
 
-/// A heading's words without markup and numbering.
+/// Strips a heading's markup and numbering.
 fn cleaned(text: &str) -> String {
     let text = text.trim().trim_end_matches('#').trim();
     let number = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(0);
@@ -360,7 +360,7 @@ fn cleaned(text: &str) -> String {
     while let Some(c) = chars.next() {
         match c {
             '*' | '`' => {}
-            // Of a link, its words.
+            // A link is reduced to its text.
             ']' if chars.peek() == Some(&'(') => {
                 chars.by_ref().take_while(|c| *c != ')').for_each(drop);
             }

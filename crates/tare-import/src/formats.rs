@@ -1,5 +1,5 @@
-//! The outputs that are known: a file a tool. Text outputs may stand between prose; JSON is told
-//! apart by its keys.
+//! The known output formats, one file per tool. Text outputs may stand between prose; JSON is
+//! recognised by its keys.
 
 mod ab;
 mod bpftime;
@@ -25,13 +25,13 @@ use crate::block::Block;
 use crate::sample::Draft;
 use crate::trouble::Trouble;
 
-/// An output of lines.
+/// A format of text output.
 pub struct TextFormat {
-    /// Whether one begins at the first of these lines.
+    /// Whether an output begins at the first of these lines.
     pub begins: fn(&[&str]) -> bool,
     /// How many of these lines it takes, the first included.
     pub length: fn(&[&str]) -> usize,
-    /// Whether a line that would begin another, or end this one, belongs to what these lines begin.
+    /// Whether a line that could begin or end an output belongs to the one that these lines begin.
     pub is_inside: fn(&[&str], &str) -> bool,
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }
@@ -50,7 +50,7 @@ pub const TEXT: [&TextFormat; 11] = [
     &netperf::FORMAT,
 ];
 
-/// How outputs begin, where they may stand at the end of their command's line.
+/// Beginnings of outputs that may stand at the end of their command's line.
 pub const MARKS: [&str; 8] = [
     "Running ",
     "This is ApacheBench",
@@ -62,12 +62,12 @@ pub const MARKS: [&str; 8] = [
     "ud_",
 ];
 
-/// Up to the first line that `is_last`, or all.
+/// Counts lines up to and including the first that `is_last`, or all.
 fn through(lines: &[&str], is_last: impl Fn(&str) -> bool) -> usize {
     lines.iter().position(|line| is_last(line.trim())).map_or(lines.len(), |at| at + 1)
 }
 
-/// A number that must be there.
+/// Reads a required number.
 fn needed<T>(
     found: Option<(usize, &str)>,
     first: usize,

@@ -1,9 +1,9 @@
-//! Documents in HTML, as text of as many lines: headings and tables keep their tags, which their
-//! readers know.
+//! Converts HTML to text with the same line numbers. Headings and tables keep their tags, which are
+//! read later.
 
 use std::borrow::Cow;
 
-/// Without tags of text, and with entities as what they stand for.
+/// Removes text tags and decodes entities.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(['<', '&']) {
         return Cow::Borrowed(text);
@@ -18,7 +18,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Tags that say nothing of an output.
+/// Tags that say nothing about an output.
 const DROPPED: [&str; 30] = [
     "p",
     "span",
@@ -68,7 +68,7 @@ fn plain_line(line: &str, out: &mut String) {
     out.push_str(rest);
 }
 
-/// Words stand beside what is in `code`.
+/// Whether a line has words outside of `code`.
 fn has_prose(line: &str) -> bool {
     let (mut in_code, mut in_tag) = (false, false);
     line.char_indices().any(|(at, c)| {
@@ -85,17 +85,17 @@ fn is_in_code(tag: &str, was: bool) -> bool {
     (was || tag.starts_with("<code")) && !tag.starts_with("</code")
 }
 
-/// A tag's length, and what stands for it; `None` where it is kept or is none.
+/// Returns a tag's length and its replacement; `None` if it is kept, or is not a tag.
 fn tag(text: &str, is_inline: bool) -> Option<(usize, &'static str)> {
     const LONGEST: usize = 300;
     let end = text.bytes().take(LONGEST).position(|byte| byte == b'>')? + 1;
     let inner = text[1..end - 1].trim_end_matches('/');
     let (name, is_end) = inner.strip_prefix('/').map_or((inner, false), |name| (name, true));
     let name = name.split_ascii_whitespace().next()?.to_ascii_lowercase();
-    // "<host>" in a command is no tag: those have no attributes and no end.
+    // Unknown names stay: "<host>" in a command is not a tag.
     match name.as_str() {
         "b" | "strong" => Some((end, "**")),
-        // Not where it is a line by itself.
+        // Only in a line with other words.
         "code" if is_inline => Some((end, "`")),
         "li" => Some((end, if is_end { "" } else { "- " })),
         "!--" => None,

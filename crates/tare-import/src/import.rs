@@ -1,4 +1,4 @@
-//! Files' drafts, together: variants and cases named, in their order.
+//! Combines the drafts of files, and names their variants and cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,27 +13,27 @@ use crate::{load, names};
 
 pub const SCHEMA: &str = "tare.import/1";
 
-/// What was imported: kept as it is; everything that is said of it is computed from this.
+/// An import as it is stored; findings and comparisons are computed from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Import {
     pub schema: String,
     pub name: String,
-    /// The variant that others are compared with, in cases that it has a part in.
+    /// The variant that others are compared with, in cases that it is part of.
     pub baseline: String,
     pub samples: Vec<Sample>,
     pub unread: Vec<Unread>,
-    /// What the documents say of their results.
+    /// Statements of the documents about their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unchecked: Vec<Unchecked>,
-    /// Rows and columns of tables that are compared with nothing.
+    /// Rows and columns of tables that are not compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<Unread>,
 }
 
-/// Lines of a file that state a difference which nothing beside it gives.
+/// Lines of a file that state a difference without the values behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unchecked {
@@ -41,17 +41,17 @@ pub struct Unchecked {
     pub lines: Vec<u32>,
 }
 
-/// One file: its name, what the user calls it, and what is in it.
+/// One file: its name, the user's name for it, and what was found in it.
 #[derive(Default)]
 pub struct FileDrafts {
     pub file: String,
     pub given: Option<String>,
-    /// What the user calls the outputs that begin at these lines.
+    /// The user's names for outputs that begin at these lines.
     pub given_at: BTreeMap<u32, String>,
     pub found: Found,
 }
 
-/// The first variant is the baseline.
+/// Makes an import of files; the first variant is the baseline.
 pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     let mut import = Import {
         schema: SCHEMA.into(),
@@ -111,8 +111,8 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     import
 }
 
-/// Without --latency, wrk2 prints what wrk does: beside its other outputs, one whose command is not
-/// known is its own.
+/// Without --latency, wrk2's output looks like wrk's: next to other outputs of wrk2, one without
+/// percentiles and with an unknown command is taken for wrk2's.
 fn of_wrk2(drafts: &mut [Draft]) {
     if drafts.iter().any(|draft| draft.tool == Tool::Wrk2) {
         let is_bare = |draft: &&mut Draft| {
@@ -124,7 +124,7 @@ fn of_wrk2(drafts: &mut [Draft]) {
     }
 }
 
-/// One rate of all, as far as it is known, tells no cases apart.
+/// Removes the rate from the cases if all known rates are the same.
 fn one_rate(all: &mut [(FileDrafts, Vec<names::Name>)]) {
     let drafts = all.iter().flat_map(|(file, _)| &file.found.drafts);
     let rates: BTreeSet<String> = drafts.filter_map(names::rate).collect();
@@ -136,7 +136,7 @@ fn one_rate(all: &mut [(FileDrafts, Vec<names::Name>)]) {
         let rest = rest.filter(|_| draft.own_case.is_none());
         rest.map_or_else(|| name.case.clone(), |rest| rest.trim_start_matches(", ").to_owned())
     };
-    // Of one variant that was loaded with it and without, it tells the two apart.
+    // If one variant was loaded both with a rate and without, the rate distinguishes the two.
     let mut seen: BTreeMap<(&str, String), bool> = BTreeMap::new();
     let is_told_apart = all.iter().any(|(file, names)| {
         let outputs = file.found.drafts.iter().zip(names).filter(|(d, _)| d.tool != Tool::Table);
@@ -153,7 +153,7 @@ fn one_rate(all: &mut [(FileDrafts, Vec<names::Name>)]) {
     }
 }
 
-/// Names that headings of several files share: they may be of different variants.
+/// Returns the names that several files share: they may be of different variants.
 fn shared_names(all: &[(FileDrafts, Vec<names::Name>)]) -> BTreeSet<String> {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut shared = BTreeSet::new();
@@ -167,8 +167,8 @@ fn shared_names(all: &[(FileDrafts, Vec<names::Name>)]) -> BTreeSet<String> {
     shared
 }
 
-/// Rows of tables that repeat outputs of the same document are no results of their own: they are
-/// compared with those, and left out.
+/// Compares rows of tables that repeat outputs of the same document with these, and removes them:
+/// they are not results of their own.
 fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     let is_table = |draft: &Draft| draft.tool == Tool::Table;
     let (mut claims, mut gone) = (Vec::new(), Vec::new());
@@ -180,7 +180,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             own.values.get(*key).copied().is_some_and(same) || own.also(key).is_some_and(same)
         };
         let agreeing = |own: &Draft| table.values.iter().filter(|value| agrees(own, value)).count();
-        // A number of many digits is not the same by chance, unless it is a rate that was set.
+        // A number of many digits does not agree by chance, unless it is a configured rate.
         let is_long = |own: &Draft, (key, value): &(&String, &f64)| {
             let step = table.steps.get(*key).copied().unwrap_or(0.0);
             let is_set = own.asked.rate_per_s.is_some() && *key == Metric::Throughput.key();
@@ -190,7 +190,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             table.values.iter().any(|value| agrees(own, &value) && is_long(own, &value))
         };
         let best = others().max_by_key(|(draft, _)| agreeing(draft));
-        // One number of two may be the same by chance.
+        // One number of two may agree by chance.
         let both =
             |own: &Draft| table.values.keys().filter(|key| own.values.contains_key(*key)).count();
         let is_like = |(draft, theirs): &&(Draft, names::Name)| {
@@ -203,7 +203,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
         let found = best.filter(is_like);
         let found = found.or_else(|| by_name(others(), table, &name.variant));
         let Some((output, output_name)) = found else { continue };
-        // What the output does not say is the table's alone.
+        // Values that the output lacks stay with the table.
         let is_told =
             |value: &(&String, &f64)| output.values.contains_key(value.0) || agrees(output, value);
         let told: Vec<String> =
@@ -212,7 +212,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
         for (key, value) in &table.values {
             let Some(own) = output.values.get(key) else { continue };
             let Draft { source, .. } = output;
-            // A table may be of the medians or the means of several runs.
+            // A table may give the mean of several runs, or any one of them.
             let step = table.steps.get(key).copied().unwrap_or(0.0);
             let group = others().filter(|(_, name)| {
                 let place = |name: &names::Name| (name.variant.clone(), name.case.clone());
@@ -253,7 +253,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     claims
 }
 
-/// To the digits that a table prints.
+/// Whether two values agree to the digits that a table prints.
 pub fn is_same(told: f64, step: f64, output: f64) -> bool {
     (told - output).abs() <= step + output.abs() * 1e-9
 }
@@ -265,12 +265,12 @@ fn is_within(a: &[String], b: &[String]) -> bool {
     within(a, b) || within(b, a)
 }
 
-/// Whether words are of its name, or of all that headings call it.
+/// Whether words match its name, or its name in headings.
 fn is_whose(name: &names::Name, own: &[String]) -> bool {
     is_within(own, &plain_words(&name.variant)) || is_within(own, &plain_words(&name.under))
 }
 
-/// The one output of the same section and name of which the row's numbers are copies with a slip.
+/// Returns the only output of the same section and name that the row copies, perhaps with a slip.
 fn by_name<'a>(
     others: impl Iterator<Item = &'a (Draft, names::Name)>,
     table: &Draft,
@@ -296,7 +296,7 @@ fn by_name<'a>(
     found.next().filter(|_| found.next().is_none())
 }
 
-/// One digit is another, or two neighbours have changed places.
+/// Whether one digit differs, or two adjacent digits are swapped.
 fn is_slip(told: f64, step: f64, output: f64) -> bool {
     if step <= 0.0 {
         return false;
@@ -314,8 +314,7 @@ fn is_slip(told: f64, step: f64, output: f64) -> bool {
     }
 }
 
-/// Files by their names without the last extension; by their paths where names alone are not
-/// enough.
+/// Returns each file's name without the last extension, with its path if the name is not unique.
 fn stems(files: &[FileDrafts]) -> Vec<String> {
     let stem = |file: &str| {
         let start = file.rfind('/').map_or(0, |at| at + 1);
@@ -358,7 +357,7 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
     }
 }
 
-/// Outputs of one variant that were asked the same.
+/// Outputs of one variant in one case.
 pub struct Group<'a> {
     pub case: &'a str,
     pub variant: &'a str,
@@ -366,7 +365,7 @@ pub struct Group<'a> {
 }
 
 impl Import {
-    /// In the order of their first output.
+    /// Returns the variants in the order of their first outputs.
     pub fn variants(&self) -> Vec<&str> {
         unique(self.samples.iter().map(|sample| sample.variant.as_str()))
     }
@@ -375,7 +374,7 @@ impl Import {
         unique(self.samples.iter().map(|sample| sample.case.as_str()))
     }
 
-    /// Cases in their order, in each its variants in theirs.
+    /// Returns the groups in the order of cases, and of variants within a case.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let place = |all: Vec<&'_ str>| -> BTreeMap<String, usize> {
             all.into_iter().enumerate().map(|(at, name)| (name.to_owned(), at)).collect()
@@ -391,8 +390,8 @@ impl Import {
         found.into_values().collect()
     }
 
-    /// Each group behind the one that it is compared with: the baseline's, or the first of a case
-    /// that the baseline has no part in.
+    /// Pairs each group with the one that it is compared with: the baseline's, or the first of
+    /// a case without the baseline.
     pub fn pairs<'a>(&self, groups: &'a [Group<'a>]) -> Vec<(&'a Group<'a>, &'a Group<'a>)> {
         let of = |own: &'a [Group<'a>]| {
             let base = own.iter().find(|group| group.variant == self.baseline);
@@ -403,7 +402,7 @@ impl Import {
     }
 
     pub fn json(&self) -> String {
-        // Plain data: nothing in it can fail to be written.
+        // Plain data cannot fail to serialise.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

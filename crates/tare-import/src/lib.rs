@@ -1,12 +1,13 @@
-//! Other tools' results: read from their own files or from between the prose they were pasted into,
-//! named, audited, and compared where they can be. Pure functions over bytes: whatever comes, the
-//! answer is what was found or one line that says where it went wrong.
+//! Imports other tools' results: reads them from their own files or from text that they were pasted
+//! into, names and audits them, and compares those that can be compared. Pure functions over bytes:
+//! any input gives either what was found or one line that says where it went wrong.
 //!
 //! [`read`] makes [`Draft`]s of a file; [`assemble`] makes an [`Import`] of all files' drafts.
-//! `formats/` has a file a tool, `text` finds outputs between prose, `block` knows lines by their
-//! marks, `context` keeps what stands above them, `names` makes variants of that, `load` cases of what
-//! was asked, `command` reads what was typed, `table` and `summary` what people made of outputs, `claim` what these say of each other. [`audit`] has a mistake a
-//! function; [`compare`] says what the numbers say of each other, as far as they can.
+//! `formats/` has one file per tool. `text` finds outputs in prose, `block` recognises the markup
+//! of lines, `context` collects what stands above an output, `names` names variants from that,
+//! `load` splits cases by load, `command` reads command lines, `table` and `summary` read what
+//! people made of outputs, `claim` checks the differences that these state. [`audit`] has one
+//! function per mistake; [`compare`] compares variants, as far as the numbers allow.
 
 #![forbid(unsafe_code)]
 

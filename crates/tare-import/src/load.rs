@@ -1,12 +1,12 @@
-//! What outputs were asked, beside each other: what one variant alone was asked is a mistake, and what
-//! several were asked is a case.
+//! Compares the loads of outputs: a load of one variant alone is a mistake, a load of several
+//! variants is a case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::Command;
 use crate::sample::{Draft, Sample, SampleLoad, SampleResult, Tool};
 
-/// What is known of the load behind an output.
+/// The load behind an output, as far as known.
 pub struct Load<'a> {
     tool: Tool,
     asked: &'a SampleLoad,
@@ -16,7 +16,7 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// A time ended it, and no number of requests.
+    /// Whether a time ended the run, and not a number of requests.
     fn is_timed(&self) -> bool {
         let is_flag =
             |word: &str| matches!(word, "-D" | "-z" | "-t") || word.starts_with("--duration");
@@ -25,15 +25,15 @@ impl Load<'_> {
         self.asked.seconds.is_some() || (is_counted && by_command)
     }
 
-    /// How many requests were done, where somebody asked for just as many: of what a time ends, that
-    /// is no round number.
+    /// Returns how many requests were done, if that is a requested number: a run ended by a time
+    /// does not have a round number.
     fn round(&self) -> Option<u64> {
         let is_counted = matches!(self.tool, Tool::Ab | Tool::H2load | Tool::Hey);
         self.done.filter(|n| is_counted && *n > 0 && n % 100 == 0)
     }
 }
 
-/// With those that failed; ab counts them in.
+/// Counts requests, including failed ones; ab already includes them.
 fn all_done(seen: &SampleResult, tool: Tool) -> Option<u64> {
     let failed = seen.errors.values().fold(0u64, |sum, n| sum.saturating_add(*n));
     seen.requests.map(|n| if tool == Tool::Ab { n } else { n.saturating_add(failed) })
@@ -55,7 +55,7 @@ impl<'a> From<&'a Draft> for Load<'a> {
     }
 }
 
-/// What a load may differ in.
+/// A property in which loads may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Tool,
@@ -100,12 +100,12 @@ impl Part {
         }
     }
 
-    /// Another test, and not more or less of the same.
+    /// Whether a difference makes it another test, and not more or less of the same one.
     fn tells_cases(self) -> bool {
         matches!(self, Self::Tool | Self::Path | Self::Script)
     }
 
-    /// What one output was asked; `None` where that is not known.
+    /// Returns this property of a load; `None` if unknown.
     pub fn of(self, load: &Load<'_>) -> Option<String> {
         let own = load.asked;
         match self {
@@ -117,7 +117,7 @@ impl Part {
             Self::Script => load.command.and_then(Command::script_in).map(str::to_owned),
             Self::Connections => own.connections.map(|n| n.to_string()),
             Self::Threads => own.threads.map(|n| n.to_string()),
-            // That of a command further up is another output's.
+            // The number in a command further up belongs to another output.
             Self::Requests => {
                 let of_command = own.requests.filter(|_| load.is_commands_own);
                 let all = of_command.or_else(|| load.round());
@@ -127,7 +127,7 @@ impl Part {
         }
     }
 
-    /// What two outputs were asked, where it differs.
+    /// Returns this property of two loads, if it differs.
     fn differs(self, a: &Load<'_>, b: &Load<'_>) -> Option<(String, String)> {
         const TIME_SAME: f64 = 0.05;
         let (own, other) = self.of(a).zip(self.of(b))?;
@@ -136,7 +136,7 @@ impl Part {
         (own != other && !is_same).then_some((own, other))
     }
 
-    /// "40 connections", "/json".
+    /// Formats a value: "40 connections", "/json".
     pub fn title(self, value: &str) -> String {
         match self {
             Self::Tool => format!("with {value}"),
@@ -153,8 +153,8 @@ fn path(url: &str) -> String {
     rest.split_once('/').map_or("/".to_owned(), |(_, path)| format!("/{path}"))
 }
 
-/// What loads of an import may be compared in: not in paths where each variant has one that no other
-/// has, for then paths are what is compared.
+/// Returns the properties in which the loads of an import must agree. Paths need not if each
+/// variant has paths of its own: then paths are what is compared.
 pub fn parts(samples: &[Sample]) -> Vec<Part> {
     let mut of_paths: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for sample in samples {
@@ -166,7 +166,7 @@ pub fn parts(samples: &[Sample]) -> Vec<Part> {
     Part::ALL.into_iter().filter(|part| !(by_design && *part == Part::Path)).collect()
 }
 
-/// In what one output was asked something else than another: its own, and the other's.
+/// Returns the properties in which two loads differ, with both values.
 pub fn differences<'a>(
     parts: &[Part],
     own: impl Into<Load<'a>>,
@@ -177,7 +177,7 @@ pub fn differences<'a>(
     parts.iter().filter_map(of).collect()
 }
 
-/// Outputs that were asked something else are of another case, where that is no mistake.
+/// Puts outputs with different loads into different cases, unless the difference is a mistake.
 pub fn split(samples: &mut [Sample]) {
     by_connections(samples);
     by_tests(samples);
@@ -187,8 +187,8 @@ fn add(case: &mut String, more: &str) {
     *case = if case.is_empty() { more.to_owned() } else { format!("{case}, {more}") };
 }
 
-/// A variant that was asked by several numbers of connections was swept over them; one that was
-/// asked by another number than the others is a mistake, which the audit tells.
+/// Splits cases by connections if a variant was swept over them. A variant with another number than
+/// the others is a mistake, which the audit reports.
 fn by_connections(samples: &mut [Sample]) {
     let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let is_swept = samples.iter().any(|sample| {
@@ -206,7 +206,7 @@ fn by_connections(samples: &mut [Sample]) {
     }
 }
 
-/// Of several variants that share a test, and others that share another, each test is a case.
+/// Splits cases by test, if several variants share one test and several share another.
 fn by_tests(samples: &mut [Sample]) {
     let parts = parts(samples);
     for part in parts.into_iter().filter(|part| part.tells_cases()) {
@@ -224,10 +224,10 @@ fn by_tests(samples: &mut [Sample]) {
     }
 }
 
-/// What each variant of a case was asked, by case and variant. Nothing where less than two tests are
-/// each of several variants, the first among them: what one alone was asked may be a mistake.
+/// Returns a title for each variant of a case, by case and variant. Empty unless two or more tests,
+/// the first among them, are shared by several variants: a test of one alone may be a mistake.
 fn titles(part: Part, case: &str, samples: &[&Sample]) -> Vec<((String, String), String)> {
-    // Of several outputs of a variant, the first that says it.
+    // The first output of a variant that states it counts.
     let mut asked: Vec<(&str, String)> = Vec::new();
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut variants_of: BTreeMap<String, usize> = BTreeMap::new();

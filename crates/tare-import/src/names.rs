@@ -1,24 +1,24 @@
-//! Which variant an output is of, and which of its cases: by what the output says itself, by the
-//! headings, labels and comments above it, by its command and its address. What none of these tells
-//! apart is a repetition where that is shown; else its line names it.
+//! Finds the variant and case of each output: from the output itself, from the headings, labels and
+//! comments above it, from its command and its address. Outputs that none of these distinguishes
+//! are repetitions if that is shown; otherwise their lines name them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::context::{LABEL, is_anybodys};
 use crate::sample::{Draft, Tool};
 
-/// A draft's place among the variants.
+/// The variant and case of a draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Name {
     pub variant: String,
     pub case: String,
-    /// What headings and labels call it.
+    /// Its name in headings and labels.
     pub under: String,
-    /// Nothing tells it from others but its line.
+    /// Only its line distinguishes it from others.
     pub by_line: bool,
 }
 
-/// What is found out of one draft.
+/// Name and case of one draft, before the user's names and the file's.
 #[derive(Clone, Default)]
 struct Own {
     name: Option<String>,
@@ -27,7 +27,7 @@ struct Own {
     by_line: bool,
 }
 
-/// Names for the drafts of one file. `given` is what the user calls them.
+/// Names the drafts of one file. `given` is the user's name for them.
 pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
     let mut all = vec![Own::default(); drafts.len()];
     let (named, others): (Vec<usize>, Vec<usize>) =
@@ -65,7 +65,7 @@ fn join(case: &str, more: &str) -> String {
     if case.is_empty() { more.to_owned() } else { format!("{case}, {more}") }
 }
 
-/// Names may have commas of their own.
+/// Appends with a slash, because names may contain commas.
 fn below(name: &mut Option<String>, more: &str) {
     *name = Some(match name.take() {
         Some(name) => format!("{name} / {more}"),
@@ -73,8 +73,8 @@ fn below(name: &mut Option<String>, more: &str) {
     });
 }
 
-/// Outputs that name their variants. What is said of one variant twice, under two headings, is told
-/// apart by these; two tables under one heading are by their lines.
+/// Names outputs that name their variants. A variant that occurs twice, under two headings, is
+/// split by these; two tables under one heading are split by their lines.
 fn of_named(drafts: &[Draft]) -> Vec<Own> {
     let own = |draft: &Draft| {
         let (name, under) = (own_name(draft), own_name(draft));
@@ -103,7 +103,7 @@ fn of_named(drafts: &[Draft]) -> Vec<Own> {
     all
 }
 
-/// Outputs that are named by what stands above them. Those that the user named are repetitions.
+/// Names outputs by what stands above them. Equal ones that the user named are repetitions.
 fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
     let mut cases: Vec<String> = drafts.iter().map(case).collect();
     let mut parts = by_heading(drafts, &cases);
@@ -124,14 +124,14 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
     }
     let mut names: Vec<Option<String>> = parts.iter().map(joined).collect();
     let under = names.clone();
-    // One heading over all names the study.
+    // One heading over all outputs names the study, not a variant.
     if names.iter().all(|name| *name == names[0]) {
         names.fill(None);
     }
     by_commands(drafts, &mut cases, &mut names);
     apart(&mut names, &cases, |at| address(&drafts[at]));
     let mut by_line = vec![false; drafts.len()];
-    // Other numbers of connections are a sweep, where all have one.
+    // Different numbers of connections are a sweep, if all outputs have one.
     let mut loads = cases.clone();
     for group in alike(&names, &cases) {
         let connections = group.iter().map(|at| drafts[*at].asked.connections);
@@ -149,7 +149,7 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
     names.iter_mut().zip(&under).for_each(|(name, under)| {
         *name = name.take().or_else(|| under.clone());
     });
-    // Beside named ones, those without a name are somebody else's.
+    // Beside named outputs, those without a name are another variant.
     let first = names.iter().position(Option::is_none);
     if let Some(first) = first.filter(|_| names.iter().any(Option::is_some)) {
         for at in (0..drafts.len()).filter(|at| names[*at].is_none()).collect::<Vec<_>>() {
@@ -160,7 +160,7 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
     all.map(|((name, case), (under, by_line))| Own { name, case, under, by_line }).collect()
 }
 
-/// "wrk at line 32"; of several that begin at one line, which it is.
+/// Returns "wrk at line 32", with a number if several outputs begin at that line.
 fn at_line(drafts: &[Draft], at: usize) -> String {
     let line = drafts[at].source.first_line;
     let same = |drafts: &[Draft]| drafts.iter().filter(|d| d.source.first_line == line).count();
@@ -171,7 +171,7 @@ fn at_line(drafts: &[Draft], at: usize) -> String {
     }
 }
 
-/// Outputs of one name and case.
+/// Groups outputs with the same name and case.
 fn alike(names: &[Option<String>], cases: &[String]) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<(&Option<String>, &String), Vec<usize>> = BTreeMap::new();
     for at in 0..names.len() {
@@ -180,7 +180,7 @@ fn alike(names: &[Option<String>], cases: &[String]) -> Vec<Vec<usize>> {
     groups.into_values().filter(|group| group.len() > 1).collect()
 }
 
-/// What is left alike but for something that is known of all.
+/// Extends equal names with a property that is known for all and differs.
 fn apart(names: &mut [Option<String>], cases: &[String], of: impl Fn(usize) -> Option<String>) {
     for group in alike(names, cases) {
         let known: Option<Vec<String>> = group.iter().map(|at| of(*at)).collect();
@@ -191,15 +191,15 @@ fn apart(names: &mut [Option<String>], cases: &[String], of: impl Fn(usize) -> O
     }
 }
 
-/// As short as it tells them apart, without the port that goes without saying.
+/// Returns a draft's address, without the scheme and the default port.
 fn address(draft: &Draft) -> Option<String> {
     let url = draft.asked.url.as_deref()?;
     let short = url.trim_start_matches("http://").trim_end_matches('/');
     Some(short.replacen(":80/", "/", 1).trim_end_matches(":80").to_owned())
 }
 
-/// What is left alike but for the command: flags are a case; of what is no load, the words that
-/// differ are whose output it is.
+/// Splits equal names by command: other flags are another case; if it is not a load's command, the
+/// words that differ name the variant.
 fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
     for group in alike(names, cases) {
         let typed = |at: &usize| {
@@ -227,27 +227,27 @@ fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<Strin
     }
 }
 
-/// In lower case, without marks.
+/// Returns the words in lower case, without punctuation.
 pub fn plain_words(text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_owned).collect()
 }
 
-/// A command's words, but for its address and where its output went.
+/// Returns a command's words without its address and redirections.
 pub fn words(command: &str) -> Vec<&str> {
     let words = command.split_whitespace();
     let is_end =
         |word: &&str| word.starts_with(['>', '|', '#', ';', '&']) || word.starts_with("2>");
-    // A prompt ends with a mark of its own.
+    // A prompt may end with such a mark.
     let own = words.enumerate().take_while(|(at, word)| *at < 3 || !is_end(word));
     own.map(|(_, word)| word).filter(|word| !word.contains("://") && !word.contains('@')).collect()
 }
 
-/// Of outputs that are alike, those that nothing shows to be repetitions of the first: no "Run 2", no
-/// command or prompt of their own with nothing else in between, no loop that does the same again.
-/// Each comes with the output that it does repeat, or with itself. Where they are nameless and not
-/// all alike, all of them are listed: none may bear the name of the whole.
+/// Returns the outputs of a group that nothing shows to be repetitions of the first: no "Run 2", no
+/// command or prompt of their own with nothing else in between, no loop that repeats the same. Each
+/// comes with the output that it does repeat, or with itself. If the group has no name and some are
+/// not repetitions, all are returned: none may get the name of the whole.
 fn not_shown(drafts: &[Draft], group: &[usize], is_nameless: bool) -> Vec<(usize, usize)> {
     let mut outputs_of: BTreeMap<u32, usize> = BTreeMap::new();
     for typed in group.iter().filter_map(|at| drafts[*at].typed.as_ref()) {
@@ -283,19 +283,19 @@ fn not_shown(drafts: &[Draft], group: &[usize], is_nameless: bool) -> Vec<(usize
     }
 }
 
-/// "for i in 1 2 3; do wrk http://h/; done", where what is done does not depend on the turn.
+/// Whether a command is a loop that repeats the same: "for i in 1 2 3; do wrk http://h/; done".
 fn repeats(command: &str) -> bool {
     let body = command.split_once("do ").map(|(_, rest)| rest.split("done").next().unwrap_or(rest));
-    // What goes on behind the shell is part of one load.
+    // Background processes are parts of one load.
     command.contains("for ") && body.is_some_and(|body| !body.contains(['$', '&']))
 }
 
-/// fortio names what nobody has named by address and host: that tells no variants apart.
+/// Returns the output's own name, unless it is fortio's default of address and host.
 fn own_name(draft: &Draft) -> Option<String> {
     draft.own_name.clone().filter(|name| !name.contains(" , "))
 }
 
-/// Of one output, outermost first.
+/// Headings of one output, outermost first.
 type Parts = Vec<Option<String>>;
 
 fn joined(parts: &Parts) -> Option<String> {
@@ -303,14 +303,14 @@ fn joined(parts: &Parts) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" / "))
 }
 
-/// The headings in which drafts differ, and in more than their case.
+/// Returns the headings in which drafts differ, without those that only name the case.
 fn by_heading(drafts: &[Draft], cases: &[String]) -> Vec<Parts> {
     let without_labels = by_levels(drafts, cases, |level| level < LABEL);
     let places = |names: &[Parts]| {
         let all = names.iter().zip(cases).map(|(name, case)| (joined(name), case));
         all.collect::<BTreeSet<_>>().len()
     };
-    // A label is often a remark: it names where headings alone do not tell outputs apart.
+    // A label is often a remark: it counts only if headings alone do not distinguish outputs.
     let is_none = |own: &Parts| joined(own).is_none();
     if !without_labels.iter().any(is_none) && places(&without_labels) == drafts.len() {
         return without_labels;
@@ -345,7 +345,7 @@ fn by_levels(drafts: &[Draft], cases: &[String], counts: impl Fn(u8) -> bool) ->
     (0..drafts.len()).map(|at| columns.iter().map(|own| own[at].clone()).collect()).collect()
 }
 
-/// "Host run 2" is Host again, and "Run 2" and "Second run" nobody.
+/// Strips the number of a run: "Host run 2" is "Host"; "Run 2" and "Second run" are empty.
 fn without_count(text: &str) -> String {
     const COUNTED: [&str; 8] =
         ["run", "round", "try", "trial", "iteration", "attempt", "repeat", "repetition"];
@@ -365,7 +365,7 @@ fn without_count(text: &str) -> String {
     text.to_owned()
 }
 
-/// Each text stands for one case, and each case has one text.
+/// Whether texts and cases correspond one to one.
 fn is_the_case(column: &[Option<String>], cases: &[String]) -> bool {
     let pairs = || column.iter().zip(cases);
     let is_one_to_one =
@@ -401,7 +401,7 @@ mod tests {
         ];
         assert_eq!(names(&all), ["Host|", "VM|"]);
         assert_eq!(names(&all[..1]), ["Host|"]);
-        // A label names where headings alone do not.
+        // Labels name variants if headings alone do not.
         let both =
             [draft(&[(2, "VM"), (7, "plain")], None), draft(&[(2, "VM"), (7, "tuned")], None)];
         assert_eq!(names(&both), ["plain|", "tuned|"]);
@@ -453,7 +453,7 @@ mod tests {
         let mut none = [typed(0, "", 5), typed(0, "", 15)];
         none.iter_mut().for_each(|draft| draft.typed = None);
         assert_eq!(names(&none), apart);
-        // Who names them says that they are one variant's.
+        // The user's name makes them one variant.
         assert!(of_file(&none, "file", Some("mine")).iter().all(|name| name.variant == "mine"));
     }
 

@@ -1,6 +1,6 @@
-//! Numbers as tools print them: typed, so that "1.02s" is never 1.02 ms.
+//! Parses numbers as tools print them, with their units, so that "1.02s" is never 1.02 ms.
 
-/// Only what a tool prints: digits, a point, perhaps an exponent; never "inf".
+/// Parses digits, a point, perhaps an exponent, as tools print them; never "inf".
 pub fn plain(text: &str) -> Option<f64> {
     let usual = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
     if text.is_empty() || !text.chars().all(usual) {
@@ -9,25 +9,25 @@ pub fn plain(text: &str) -> Option<f64> {
     text.parse().ok().filter(|n: &f64| n.is_finite())
 }
 
-/// A count; more than a year of requests is none.
+/// Parses a count; anything above 10^15 is not one.
 pub fn whole(text: &str) -> Option<u64> {
     without_groups(text)?.parse().ok().filter(|n| *n <= 1_000_000_000_000_000)
 }
 
-/// A rate that somebody could have measured.
+/// Parses a rate, up to the highest that could have been measured.
 pub fn rate(text: &str) -> Option<f64> {
     plain(text).filter(|rate| (0.0..=1e12).contains(rate))
 }
 
-/// "4,096" is 4096; "7,80" is a number of another country, and none here.
+/// Removes thousands separators: "4,096" is 4096; "7,80" has a decimal comma, and is rejected.
 fn without_groups(text: &str) -> Option<String> {
     let whole = text.split('.').next().unwrap_or(text);
     let mut groups = whole.split(',').skip(1);
     groups.all(|group| group.len() == 3).then(|| text.replace(',', ""))
 }
 
-/// A number of prose, and what its last digit is worth: "45.2", "45,2", "4,536.86", "4.536,86". A comma
-/// before just three digits groups thousands.
+/// Parses a number in prose: "45.2", "45,2", "4,536.86", "4.536,86". A comma before exactly three
+/// digits groups thousands. Also returns one unit of the last digit.
 pub fn decimal(text: &str) -> Option<(f64, f64)> {
     let commas = text.matches(',').count();
     let is_grouped = |mark: char| text.split(mark).skip(1).all(|part| part.len() == 3);
@@ -42,7 +42,7 @@ pub fn decimal(text: &str) -> Option<(f64, f64)> {
     Some((plain(&text)?, 10f64.powi(-(decimals as i32))))
 }
 
-/// "11.66%", "-0.51 %", "+3 %": and what its last digit is worth.
+/// Parses "11.66%", "-0.51 %" or "+3 %"; also returns one unit of the last digit.
 pub fn percent(text: &str) -> Option<(f64, f64)> {
     let (digits, _) = text.split_once('%')?;
     let digits = digits.trim().replace(['−', '–'], "-");
@@ -51,7 +51,7 @@ pub fn percent(text: &str) -> Option<(f64, f64)> {
     Some((value, 10f64.powi(-(decimals as i32))))
 }
 
-/// A number and the unit that follows it, with or without a space: "1.02s", "14.2 us".
+/// Splits a number from the unit after it, with or without a space: "1.02s", "14.2 us".
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '-')));
@@ -59,7 +59,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((plain(&without_groups(digits)?)?, unit.trim()))
 }
 
-/// "87.00us", "1.02s", "2.00m", in nanoseconds.
+/// Parses "87.00us", "1.02s" or "2.00m" into nanoseconds.
 pub fn duration_ns(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
     let factor = match unit {
@@ -74,7 +74,7 @@ pub fn duration_ns(text: &str) -> Option<f64> {
     Some(number * factor)
 }
 
-/// wrk's counts, by 1,000: "17.80k", "4.50M".
+/// Parses wrk's counts, with decimal prefixes: "17.80k", "4.50M".
 pub fn count(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
     let factor = match unit {
@@ -88,7 +88,7 @@ pub fn count(text: &str) -> Option<f64> {
     Some(number * factor)
 }
 
-/// Bytes by 1,024, as wrk, h2load and oha print them: "49.63GB", "862.63MB", "74.44 MiB".
+/// Parses bytes with binary prefixes, as wrk, h2load and oha print them: "49.63GB", "74.44 MiB".
 pub fn binary_bytes(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
     let power = match unit.trim_end_matches("/s").trim_end_matches("/sec") {
@@ -103,7 +103,7 @@ pub fn binary_bytes(text: &str) -> Option<f64> {
     Some(number * 1024f64.powi(power))
 }
 
-/// What the last digit of such bytes is worth: of "49.63GB", 0.01 GB.
+/// Returns one unit of the last digit of such bytes: 0.01 GB for "49.63GB".
 pub fn binary_step(text: &str) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
@@ -112,10 +112,11 @@ pub fn binary_step(text: &str) -> Option<f64> {
     Some(binary_bytes(&format!("1{unit}"))? * 10f64.powi(-(decimals as i32)))
 }
 
-/// qperf's rates, by 1,000, of bits or bytes: "1.36 MB/sec", "10.9 Gb/sec"; in bytes a second.
+/// Parses qperf's rates of bits or bytes, with decimal prefixes, into bytes per second:
+/// "1.36 MB/sec", "10.9 Gb/sec".
 pub fn qperf_rate(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
-    // Some terminals cut lines.
+    // A terminal may have cut the end of the line.
     let unit = ["/sec", "/se", "/s"].iter().find_map(|end| unit.strip_suffix(end))?;
     let (prefix, divisor) = match unit.strip_suffix("bytes").or(unit.strip_suffix('B')) {
         Some(prefix) => (prefix.trim(), 1.0),
@@ -132,18 +133,18 @@ pub fn qperf_rate(text: &str) -> Option<f64> {
     Some(number * factor / divisor)
 }
 
-/// A rate of messages of wrk2's flags: "5000", "5k", "1.5M".
+/// Parses a number in a flag: "5000", "5k", "1.5M".
 pub fn si(text: &str) -> Option<f64> {
     count(text)
 }
 
-/// A time as flags have it, and Go prints it: "30s", "2m", "250ms", "1m30.5s"; bare numbers are
+/// Parses a time in a flag, or as Go prints it: "30s", "2m", "250ms", "1m30.5s"; bare numbers are
 /// seconds.
 pub fn seconds(text: &str) -> Option<f64> {
     plain(text).or_else(|| parts_ns(text).map(|ns| ns / 1e9)).filter(|s| *s >= 0.0)
 }
 
-/// One duration after another.
+/// Adds up durations written one after another.
 fn parts_ns(text: &str) -> Option<f64> {
     let is_unit = |c: char| c.is_alphabetic();
     let mut rest = text;

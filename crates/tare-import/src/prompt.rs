@@ -1,6 +1,7 @@
-//! The host of a prompt that a line begins with.
+//! The host name in a shell prompt at the start of a line.
 
-/// `[root@node1 ~]# …`, `user@node1:~$ …`, `(env) user@node1 ~ % …`, `node1:~ # …`: "node1".
+/// Returns "node1" for `[root@node1 ~]# …`, `user@node1:~$ …`, `(env) user@node1 ~ % …` and
+/// `node1:~ # …`.
 pub fn host(line: &str) -> Option<&str> {
     const LONGEST: usize = 120;
     let line = line.trim();

@@ -1,4 +1,4 @@
-//! What one output of one tool says.
+//! One output of one tool: its load, its results, and its place.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tare_model::Metric;
 
 use crate::claim::{Against, Claim, Listed};
 
-/// Whose output it is.
+/// The tool that made an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
@@ -24,7 +24,7 @@ pub enum Tool {
     Netperf,
     Unixbench,
     BpftimeBenchmark,
-    /// What a script made of many outputs, as it printed it.
+    /// A script's printed summary of many outputs.
     Summary,
     /// A row or column of a table.
     Table,
@@ -51,7 +51,7 @@ impl Tool {
         }
     }
 
-    /// Loads whose next request waits for the last reply, with no pause of their own.
+    /// Whether the next request waits only for the last reply, without a pause.
     pub fn is_closed_loop(self) -> bool {
         matches!(self, Self::Wrk | Self::Oha | Self::H2load | Self::Ab | Self::Hey)
     }
@@ -62,8 +62,8 @@ impl Tool {
 #[serde(deny_unknown_fields)]
 pub struct Sample {
     pub variant: String,
-    /// What tells outputs of one variant apart that were not asked the same: "rate 5000",
-    /// "tcp_lat, 4 KiB"; empty where there is nothing to tell apart.
+    /// Distinguishes outputs of one variant with different loads: "rate 5000", "tcp_lat, 4 KiB";
+    /// empty if there is nothing to distinguish.
     pub case: String,
     pub tool: Tool,
     pub source: Source,
@@ -71,38 +71,38 @@ pub struct Sample {
     pub headings: Vec<String>,
     /// The command line that seems to have made it.
     pub command: Option<String>,
-    /// It stands right above; else it is the last one above that may have.
+    /// The command stands right above; otherwise it is the last one above that may have made it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_commands_own: bool,
     pub asked: SampleLoad,
     pub seen: SampleResult,
-    /// By metric's key: what the tool says, in tare's units.
+    /// The tool's values in tare's units, by metric key.
     pub values: BTreeMap<String, f64>,
     pub percentiles: Vec<Percentile>,
-    /// By metric's key: the values of repetitions, where the output holds them all.
+    /// Values of repetitions by metric key, if the output has all of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub repeats: BTreeMap<String, Vec<f64>>,
-    /// By metric's key: what is left of repetitions, where the output holds no more.
+    /// Mean and deviation of repetitions by metric key, if the output has no more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub moments: BTreeMap<String, Moments>,
-    /// What headings and labels call it: what tells apart those they call alike is not in it.
+    /// Its name in headings and labels, without what was added to distinguish equal names.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub under: String,
-    /// Nothing shows whose it is, or that it is a repetition: its line is in its name.
+    /// Nothing shows its variant, or that it is a repetition: its line is in its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_line: bool,
-    /// Kept by earlier versions: where the outputs began that were added up to this.
+    /// Stored by earlier versions: first lines of the outputs that were added up to this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<u32>,
 }
 
-/// A mean, its standard deviation, and of how many.
+/// A mean, the standard deviation, and the number of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moments {
     pub mean: f64,
     pub sd: f64,
-    /// `None` where that is not said.
+    /// `None` if it is not stated.
     pub n: Option<u32>,
 }
 
@@ -113,11 +113,11 @@ pub struct Source {
     pub file: String,
     pub first_line: u32,
     pub last_line: u32,
-    /// The lines themselves; the first of them where there are very many.
+    /// The lines themselves; only the first ones of very many.
     pub text: String,
 }
 
-/// The load, as far as the output or its command line tells.
+/// The load, as far as the output or its command line states it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SampleLoad {
@@ -127,54 +127,55 @@ pub struct SampleLoad {
     pub seconds: Option<f64>,
     pub rate_per_s: Option<f64>,
     pub requests: Option<u64>,
-    /// Connections were to be kept.
+    /// Whether connections were to be kept.
     pub keep: Option<bool>,
-    /// Requests that one connection may have under way; unknown where it may be any number.
+    /// Requests that one connection may have in flight; `None` if it may be any number.
     pub at_once: Option<u64>,
 }
 
-/// Under which ab's "Time per request" and iperf3's sum of the sender are kept.
+/// Key in [`SampleResult::other`] of ab's "Time per request".
 pub const NS_PER_REQUEST: &str = "ns per request";
+/// Key in [`SampleResult::other`] of the sender's sum in iperf3.
 pub const SENT: &str = "sent bytes per s";
 
-/// Under which it is kept that a tool itself calls its results unreliable.
+/// Key in [`SampleResult::other`] that is set if a tool itself calls its results unreliable.
 pub const DOUBTS: &str = "says that it is not reliable";
 
-/// Under which the number of a script's checks that failed is kept.
+/// Key in [`SampleResult::other`] of the number of a script's failed checks.
 pub const CHECKS_FAILED: &str = "checks failed";
 
-/// What came of it.
+/// Results of the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SampleResult {
     pub seconds: Option<f64>,
     pub requests: Option<u64>,
     pub bytes: Option<f64>,
-    /// The last digit of `bytes` as they are printed, where that is coarse.
+    /// One unit of the last printed digit of `bytes`, if that is coarse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_step: Option<f64>,
-    /// `bytes` are of bodies alone; else of whole replies.
+    /// `bytes` are of bodies alone; otherwise of whole replies.
     pub bytes_are_bodies: bool,
-    /// Of bodies alone, where the tool says both.
+    /// Bytes of bodies alone, if the tool prints both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_bytes: Option<f64>,
-    /// By the tool's own word.
+    /// Failures by the tool's own name for them.
     pub errors: BTreeMap<String, u64>,
     pub bad_status: Option<u64>,
     /// Connections that were opened over the run.
     pub opened: Option<u64>,
-    /// A part of an exchange that the tool's latency leaves out, in nanoseconds on average.
+    /// Average part of an exchange that the tool's latency leaves out.
     pub left_out_ns: Option<f64>,
     pub latency_max_ns: Option<f64>,
-    /// Of the percentiles that were interpolated inside buckets the worst known: which it is, and
-    /// how wide its bucket is.
+    /// The percentile with the widest bucket relative to its value.
     pub bucket_of_percent: Option<f64>,
+    /// Width of that bucket, inside which the percentile was interpolated.
     pub bucket_ns: Option<f64>,
-    /// The last digit of the mean latency as it is printed, where that is coarse.
+    /// One unit of the last printed digit of the mean latency, if that is coarse.
     pub step_ns: Option<f64>,
-    /// The step of the clock by which its length is known, in seconds, where that is coarse.
+    /// Step of the clock that timed the run, if that is coarse.
     pub clock_s: Option<f64>,
-    /// The bare word under which a tool reports what no metric of tare is.
+    /// Values that are not a metric of tare, by the tool's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub other: BTreeMap<String, f64>,
 }
@@ -187,21 +188,21 @@ pub struct Percentile {
     pub ns: f64,
 }
 
-/// An output before it is named: what [`crate::assemble`] makes a [`Sample`] of.
+/// An output before it is named; [`crate::assemble`] makes it a [`Sample`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
     pub tool: Tool,
     /// The name that the output itself gives its variant.
     pub own_name: Option<String>,
-    /// What it says of its case.
+    /// The case that the output itself states.
     pub own_case: Option<String>,
-    /// By level, outermost first: headings, labels, comments in a fence.
+    /// Headings, labels and comments in a fence, with their levels, outermost first.
     pub headings: Vec<(u8, String)>,
-    /// The same in outputs between which nothing stands but commands.
+    /// Equal for outputs with nothing but commands between them.
     pub passage: u32,
-    /// The last line that was typed under these.
+    /// The last line that was typed under these headings.
     pub typed: Option<Typed>,
-    /// Nothing but that stands between what was typed and this.
+    /// It is the first output after the last command.
     pub is_first_of_typed: bool,
     /// The command line that seems to have made it.
     pub command: Option<String>,
@@ -211,9 +212,9 @@ pub struct Draft {
     pub percentiles: Vec<Percentile>,
     pub repeats: BTreeMap<String, Vec<f64>>,
     pub moments: BTreeMap<String, Moments>,
-    /// By metric's key: the last digit of what a table says.
+    /// One unit of the last digit of a table's values, by metric key.
     pub steps: BTreeMap<String, f64>,
-    /// What it says of itself and others.
+    /// Differences to other outputs that it states.
     pub against: Vec<Against>,
     pub source: Source,
 }
@@ -227,7 +228,7 @@ pub struct Typed {
     pub host: Option<String>,
 }
 
-/// What a file holds.
+/// Everything found in a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     pub drafts: Vec<Draft>,
@@ -235,9 +236,9 @@ pub struct Found {
     pub claims: Vec<Claim>,
     /// Overheads that a script printed as a list.
     pub listed: Vec<Listed>,
-    /// Lines that state a difference which nothing beside it gives.
+    /// Lines that state a difference without the values behind it.
     pub unchecked: Vec<u32>,
-    /// Rows and columns of tables that are compared with nothing.
+    /// Rows and columns of tables that are not compared.
     pub left_out: Vec<Unread>,
 }
 
@@ -250,11 +251,11 @@ pub struct Unread {
     pub why: String,
 }
 
-/// More than any machine does in a second, or any request waits, in any unit of tare's.
+/// More than any rate or latency, in any of tare's units.
 const MOST: f64 = 1e15;
 
 impl Draft {
-    /// The same metric as the output says it elsewhere, by another way of counting.
+    /// Returns a metric as the output states it elsewhere, counted in another way.
     pub fn also(&self, metric: &str) -> Option<f64> {
         let key = match metric {
             key if key == Metric::LatencyMean.key() => NS_PER_REQUEST,
@@ -274,7 +275,7 @@ impl Draft {
             typed: None,
             is_first_of_typed: false,
             command: None,
-            // But for multiplexing, a connection has one request at a time.
+            // Without multiplexing, a connection has one request at a time.
             asked: SampleLoad { at_once: Some(1), ..SampleLoad::default() },
             seen: SampleResult::default(),
             values: BTreeMap::new(),
@@ -287,14 +288,14 @@ impl Draft {
         }
     }
 
-    /// Values that no one could have measured are not entered.
+    /// Enters a value, unless it could not have been measured.
     pub fn put(&mut self, metric: Metric, value: f64) {
         if (0.0..=MOST).contains(&value) {
             self.values.insert(metric.key().to_owned(), value);
         }
     }
 
-    /// A mean and its standard deviation, of `n` runs.
+    /// Enters a mean and its standard deviation, of `n` runs.
     pub fn put_moments(&mut self, metric: Metric, mean: f64, sd: f64, n: Option<u32>) {
         if (0.0..=MOST).contains(&mean) && (0.0..=MOST).contains(&sd) {
             self.moments.insert(metric.key().to_owned(), Moments { mean, sd, n });
@@ -317,7 +318,7 @@ impl Draft {
         }
     }
 
-    /// Failures of a kind; many kinds may be one, as far as their words are kept.
+    /// Adds failures of a kind; kinds that agree in the characters kept become one.
     pub fn put_errors(&mut self, kind: &str, n: u64) {
         const WORDS: usize = 100;
         if n > 0 {
@@ -327,8 +328,8 @@ impl Draft {
         }
     }
 
-    /// Percentiles were interpolated inside these, of which each has a start and an end: the one
-    /// that is widest beside its percentile is kept.
+    /// Keeps the widest bucket relative to its percentile. Percentiles were interpolated inside
+    /// these buckets, each given by its start and end.
     pub fn put_buckets(&mut self, buckets: &[(f64, f64)]) {
         let width = |ns: f64| {
             let found = buckets.iter().find(|(start, end)| (*start..=*end).contains(&ns));
@@ -356,20 +357,20 @@ impl Sample {
         }
     }
 
-    /// Bytes of a reply, on average.
+    /// Returns the bytes of a reply, on average.
     pub fn reply_bytes(&self) -> Option<f64> {
         let requests = self.seen.requests.filter(|n| *n > 0)?;
         self.seen.bytes.map(|bytes| bytes / requests as f64)
     }
 
-    /// Bytes of a reply without its head, on average.
+    /// Returns the bytes of a reply without its head, on average.
     pub fn body_bytes(&self) -> Option<f64> {
         let requests = self.seen.requests.filter(|n| *n > 0)?;
         let bodies = self.seen.bytes.filter(|_| self.seen.bytes_are_bodies);
         Some(self.seen.body_bytes.or(bodies)? / requests as f64)
     }
 
-    /// Connections that really worked: wrk gives each thread the same whole number.
+    /// Returns the connections really used: wrk gives each thread the same whole number.
     pub fn connections(&self) -> Option<f64> {
         let connections = self.asked.connections?;
         match (self.tool, self.asked.threads) {

@@ -1,5 +1,5 @@
-//! A file's bytes, and what kind of file it is. Memory is bounded here, and nowhere else has to
-//! care.
+//! Reads a file's bytes and detects its type. Memory is bounded here, so that nothing else has to
+//! bound it.
 
 use std::io::{BufRead, Read};
 
@@ -7,14 +7,14 @@ use crate::sample::{Draft, Found, Unread};
 use crate::trouble::{Trouble, too_long};
 use crate::{block, claim, formats, text};
 
-/// Outputs pasted into text; a book of them is shorter.
+/// Most bytes of a text file; a book is shorter.
 const TEXT_MAX: u64 = 64 << 20;
-/// Text of very short lines takes most memory by their number.
+/// Very short lines take memory by their number, not by their bytes.
 const LINES_MAX: usize = 2_000_000;
-/// Enough to know what a file is.
+/// Bytes that are enough to detect a file's type.
 const HEAD: usize = 64 << 10;
 
-/// What a file holds; what in it looked like an output and was none is told beside.
+/// Reads a file: its outputs, and what looked like an output but could not be read.
 pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
     let mut head = Vec::new();
     let broken = |error: std::io::Error| Trouble::at(1, format!("cannot be read: {error}"));
@@ -68,7 +68,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
     Ok(found)
 }
 
-/// What begins like JSON and is none may still be text that holds outputs.
+/// Reads JSON; what only begins like JSON may still be text that holds outputs.
 fn json(text: &str, file: &str) -> Result<Found, Trouble> {
     match formats::json::read(text, file, 1) {
         Ok(found) => Ok(found),
@@ -79,9 +79,9 @@ fn json(text: &str, file: &str) -> Result<Found, Trouble> {
     }
 }
 
-/// Lines of outputs that are kept, of a whole file: they are in the store and in every report.
+/// Most bytes of output lines kept per file: they are in the store and in every report.
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Of each output beyond that.
+/// Characters kept of each output beyond that.
 const KEPT_CHARS: usize = 200;
 
 fn keep_some(drafts: &mut [Draft]) {
@@ -95,13 +95,13 @@ fn keep_some(drafts: &mut [Draft]) {
     }
 }
 
-/// A log that begins with a line of JSON, as fortio's does, is text.
+/// Whether a file is JSON; a log that begins with a line of JSON, as fortio's does, is text.
 fn is_json(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let Some(first) = lines.find(|line| !line.is_empty()) else { return false };
     let is_log = block::is_value(first) && lines.any(|line| !line.is_empty());
-    // "[TOC]" and "{% raw %}" begin text; what only looks like JSON, "[1] see below", is tried.
+    // "[TOC]" and "{% raw %}" begin text; "[1] see below" looks like JSON and is tried.
     let mut bytes = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     match (bytes.next(), bytes.next()) {
         (Some(b'['), Some(second)) => {

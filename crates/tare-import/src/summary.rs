@@ -1,5 +1,5 @@
-//! Printed summaries: a name, and under it "Requests/sec: 4536.86 ± 1027.29", "Successful
-//! iterations: 20". Not a tool's own output: what somebody's script made of many of them.
+//! Reads printed summaries: a name, and under it "Requests/sec: 4536.86 ± 1027.29", "Successful
+//! iterations: 20". A user's script printed them from many outputs of a tool.
 
 use tare_model::Metric;
 
@@ -9,7 +9,7 @@ use crate::numbers::{self, whole};
 use crate::sample::{Draft, Tool};
 use crate::table::{Kind, KindOfUnit, meaning, unit};
 
-/// Longer ones are something else.
+/// Most lines of a summary.
 const LINES_MAX: usize = 30;
 
 /// A summary, and how many lines it takes.
@@ -19,7 +19,7 @@ pub struct Summary {
     pub length: usize,
 }
 
-/// A summary that begins at the first of these lines.
+/// Reads a summary that begins at the first of these lines.
 pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
     let (name, start) = match (name(lines.first()?), lines) {
         (Some(name), _) => (Some(name), 1),
@@ -50,7 +50,7 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
                 step,
             });
         } else if let Some(found) = value(line) {
-            // Two of a kind are of two things.
+            // Two values of one kind are not from one summary.
             if spreads.is_empty() && has(&draft, found.kind) {
                 return None;
             }
@@ -74,8 +74,8 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
     Some(Summary { draft, length: taken })
 }
 
-/// "Baseline mean: 1.117 ms", "Variant mean: 1.247 ms", "Overhead vs baseline: 11.6%": two values of a
-/// kind, and what is stated of them; and how many lines that takes.
+/// Reads two values of one kind and their stated difference: "Baseline mean: 1.117 ms", "Variant
+/// mean: 1.247 ms", "Overhead vs baseline: 11.6%". Also returns how many lines they take.
 pub fn compared(lines: &[&str], first: usize) -> Option<(Claim, usize)> {
     let (from, to) = (value(lines.first()?)?, value(lines.get(1)?)?);
     let (key, text) = pair(lines.get(2)?)?;
@@ -95,10 +95,10 @@ pub fn compared(lines: &[&str], first: usize) -> Option<(Claim, usize)> {
     Some((Claim { file, line, text, says }, 3))
 }
 
-/// "Overhead Comparisons:", and below it "WebAssembly: 11.66%", "eBPF vs no module: 3.1%".
+/// Reads "Overhead Comparisons:", and below it "WebAssembly: 11.66%", "eBPF vs no module: 3.1%".
 pub fn overheads(lines: &[&str], first: usize) -> Option<Vec<Listed>> {
     let title = lines.first()?.trim().trim_matches(['*', '#', '-', '=', ' ']).strip_suffix(':')?;
-    // "Overheads:" is more of the same.
+    // "Overheads:" is such a title, too.
     if meaning(title.trim_end_matches('s')).quantity != Some(Kind::Change) {
         return None;
     }
@@ -115,7 +115,7 @@ pub fn overheads(lines: &[&str], first: usize) -> Option<Vec<Listed>> {
     (!listed.is_empty()).then_some(listed)
 }
 
-/// The two sides of "Overhead vs no module".
+/// Returns the two sides of "Overhead vs no module".
 fn versus(key: &str) -> Option<(&str, &str)> {
     let split = |word| key.split_once(word).map(|(own, other)| (own.trim(), other.trim()));
     [" vs. ", " vs ", " against ", " over ", " to "].into_iter().find_map(split)
@@ -129,16 +129,16 @@ fn has(draft: &Draft, kind: Kind) -> bool {
     }
 }
 
-/// "Nginx without module:", and nothing behind it.
+/// Returns the name in a line such as "Nginx without module:", with nothing after it.
 fn name(line: &str) -> Option<&str> {
     let text = line.trim().trim_matches(['*', '#', '-', '=', ' ']);
     let name = text.strip_suffix(':')?.trim_matches(['*', ' ']);
     let is_short = (1..=80).contains(&name.len()) && !name.contains(':');
-    // "Results:" is nobody's.
+    // "Results:" names nothing.
     (is_short && is_name(name, 12)).then_some(name)
 }
 
-/// A name that is underlined.
+/// Whether `rule` underlines a name.
 fn is_rule(name: &str, rule: &str) -> bool {
     let (name, rule) = (name.trim(), rule.trim());
     let is_line =
@@ -157,12 +157,12 @@ fn pair(line: &str) -> Option<(&str, &str)> {
 struct Value {
     kind: Kind,
     value: f64,
-    /// Of its last digit.
+    /// One unit of its last digit.
     step: f64,
     spread: Option<f64>,
 }
 
-/// A line that says a metric.
+/// Reads a line with the value of a metric.
 fn value(line: &str) -> Option<Value> {
     let (key, text) = pair(line)?;
     let said = meaning(key);
@@ -191,8 +191,8 @@ fn value(line: &str) -> Option<Value> {
     Some(Value { kind, value: value * factor, step: step * factor, spread })
 }
 
-/// "16.54ms", "4536.86", "4,536 req/s": with what its last digit is worth, and its unit; what else
-/// is behind it makes it no value.
+/// Reads "16.54ms", "4536.86" or "4,536 req/s": the value, one unit of its last digit, and its
+/// unit. Anything else after it makes it no value.
 fn number(text: &str) -> Option<(f64, f64, Option<KindOfUnit>)> {
     let text = text.trim().split(" (").next()?.trim();
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
@@ -216,7 +216,7 @@ fn enter(draft: &mut Draft, value: &Value) {
     }
 }
 
-/// "Successful iterations: 20", "Runs: 5", "n: 20".
+/// Reads a number of runs: "Successful iterations: 20", "Runs: 5", "n: 20".
 fn count(key: &str, text: &str) -> Option<u32> {
     let key = key.to_lowercase();
     let last = key.split_whitespace().last()?;

@@ -1,5 +1,5 @@
-//! Tables of results: values without a sample. Which side names the variants, what each number is,
-//! and what the table itself says of differences.
+//! Reads tables of results: which side names the variants, what each number is, and which
+//! differences the table itself states.
 
 mod cell;
 mod grid;
@@ -17,23 +17,23 @@ use meaning::{Quantity, Unit};
 pub use grid::found;
 pub use meaning::{Quantity as Kind, Unit as KindOfUnit, meaning, unit};
 
-/// What a table says: a draft a variant and case, and its own computations.
+/// Contents of a table: one draft per variant and case, and the differences that it states.
 #[derive(Default)]
 pub struct Told {
     pub drafts: Vec<Draft>,
     pub claims: Vec<Claim>,
-    /// Rows, counted from the head, that state differences which nothing in the table gives.
+    /// Rows, counted from the head, that state differences without the values behind them.
     pub unchecked: Vec<usize>,
-    /// What of it is compared with nothing.
+    /// Rows and columns that are not compared.
     pub left_out: Option<String>,
 }
 
-/// Rows that are kept of one result.
+/// Bytes of rows after which no more are kept of one result.
 const TEXT_MAX: usize = 2000;
-/// Of a name, in what a table says of differences.
+/// Most characters of a name in a stated difference.
 const NAME_MAX: usize = 60;
 
-/// What tests are called by.
+/// Tools by which tests are named.
 const TOOLS: [&str; 16] = [
     "ab",
     "ping",
@@ -53,7 +53,7 @@ const TOOLS: [&str; 16] = [
     "wrk2",
 ];
 
-/// A number with its place.
+/// A number, its place, and its meaning.
 struct Value {
     row: usize,
     column: usize,
@@ -64,18 +64,18 @@ struct Value {
     value: f64,
     step: f64,
     spread: Option<f64>,
-    /// That it was loaded over.
+    /// Connections of the load.
     connections: Option<u64>,
 }
 
-/// `first` is the line of the table's head; `above` is what stands over it.
+/// `first` is the line of the table's head; `above` is the text above it.
 pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
     let table = Table::of(grid, above);
     let values = table.values();
     let mut told = Told::default();
     for value in &values {
         let case = Some(value.case.clone()).filter(|case| !case.is_empty());
-        // A second value of the same is another row: a repetition, or a load not told apart.
+        // A second value of the same kind begins another draft: a repetition, or an unknown load.
         let is_of = |draft: &Draft| {
             draft.own_name.as_ref() == Some(&value.variant)
                 && draft.own_case == case
@@ -103,7 +103,7 @@ pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
         }
     }
     told.drafts.retain(|draft| !draft.values.is_empty() || !draft.percentiles.is_empty());
-    // One number is a remark.
+    // A single result is a remark.
     if told.drafts.len() < 2 {
         let is_change = |head: &meaning::Meaning| head.quantity == Some(Quantity::Change);
         let is_of_changes = table.heads.iter().any(is_change);
@@ -150,11 +150,11 @@ fn enter(draft: &mut Draft, value: &Value) {
 struct Table<'a> {
     grid: &'a Grid,
     heads: Vec<meaning::Meaning>,
-    /// Of the words over the table.
+    /// Meaning of the words above the table.
     caption: meaning::Meaning,
-    /// Of each column.
+    /// Whether each column has decimal commas.
     decimal_comma: Vec<bool>,
-    /// Of each column, whether most of what is in it are numbers.
+    /// Whether at least half of each column's filled cells are numbers.
     numeric: Vec<bool>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Table<'a> {
         let columns = grid.head.len();
         let cells =
             |at: usize| grid.rows.iter().filter_map(move |(_, r)| r.get(at)).map(String::as_str);
-        // One column tells the country, but for columns that are plainly of another.
+        // A decimal comma in one column decides for all, except for those that group by commas.
         let is_any = (0..columns).any(|at| is_decimal_comma(cells(at)));
         let decimal_comma: Vec<bool> =
             (0..columns).map(|at| is_any && !is_grouped_by_comma(cells(at))).collect();
@@ -180,9 +180,9 @@ impl<'a> Table<'a> {
         let corner = grid.head.first().map_or("", String::as_str);
         let caption = [corner].into_iter().chain(above.lines().rev()).map(meaning);
         let caption = caption.into_iter().find(|m| m.quantity.is_some_and(is_value));
-        // "test (lps)": a unit alone will do in the corner.
+        // "test (lps)": in the corner, a unit alone is enough.
         let caption = caption.unwrap_or_else(|| meaning(corner));
-        // "all ms", "in ms", said over the table, of latencies without a unit of their own.
+        // "all ms" or "in ms" above the table is the unit of latencies without one of their own.
         let words: Vec<&str> = above.split([' ', ',', '.', '(', ')', ':', '\n']).collect();
         let leads = |word: &str| {
             ["all", "in", "alle", "en", "单位"].contains(&word.to_lowercase().as_str())
@@ -200,7 +200,7 @@ impl<'a> Table<'a> {
         Self { grid, heads: heads.collect(), caption, decimal_comma, numeric }
     }
 
-    /// Columns whose heads say what their numbers are; none where those are counts of errors only.
+    /// Returns columns with heads that say what their numbers are; none if all are error counts.
     fn of_metrics(&self) -> Vec<usize> {
         let is = |at: &usize, wanted: fn(Quantity) -> bool| {
             *at > 0 && self.numeric[*at] && self.heads[*at].quantity.is_some_and(wanted)
@@ -215,7 +215,7 @@ impl<'a> Table<'a> {
         numbers(cell, self.decimal_comma.get(column).copied().unwrap_or(false)).unwrap_or_default()
     }
 
-    /// A row's words; an empty cell means the one above.
+    /// Returns the label of a row; an empty cell means the one above.
     fn label(&self, row: usize, column: usize) -> String {
         let cell = |row: usize| self.grid.rows[row].1.get(column).map_or("", String::as_str);
         let above = (0..=row).rev().map(cell).find(|cell| !cell.is_empty());
@@ -230,7 +230,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A variant a row; or, where several columns are of one quantity, one in each of those.
+    /// Reads one variant per row; or, if several columns have one quantity, one per such column.
     fn by_rows(&self, columns: &[usize]) -> Vec<Value> {
         let first = columns[0];
         let labels: Vec<usize> = (0..first).filter(|at| !self.numeric[*at]).collect();
@@ -252,7 +252,7 @@ impl<'a> Table<'a> {
             let counts: Vec<String> = counts.iter().map(count).collect();
             let connections = loads.first().and_then(|at| whole(&self.label(row, *at)));
             let known = found.len();
-            // "static lookup (ns)" is no rate, whatever the head says.
+            // "static lookup (ns)" is not a rate, even if the head says so.
             let in_time = labels
                 .iter()
                 .any(|at| matches!(meaning(&self.label(row, *at)).unit, Some(Unit::Time(_))));
@@ -265,7 +265,8 @@ impl<'a> Table<'a> {
                 let (mut names, mut case) = (words.clone(), counts.clone());
                 if shares(*column) {
                     let rest = &self.heads[*column].rest;
-                    // "p99 before", "p99 after": the row says of what. "1k" and "5k" are rates.
+                    // "p99 before" and "p99 after" are variants, and the row is the case; "1k" and
+                    // "5k" are rates.
                     match rest.chars().next() {
                         None => {}
                         Some(first) if !first.is_ascii_digit() => {
@@ -286,9 +287,9 @@ impl<'a> Table<'a> {
         found
     }
 
-    /// A variant a column.
+    /// Reads one variant per column.
     fn by_columns(&self) -> Vec<Value> {
-        // A number names no variant.
+        // A number is not the name of a variant.
         let is_own = |at: &usize| {
             let is_name = numbers(&self.grid.head[*at], false).is_none();
             *at > 0 && self.numeric[*at] && self.heads[*at].quantity.is_none() && is_name
@@ -301,7 +302,7 @@ impl<'a> Table<'a> {
             TOOLS.contains(&head.split_whitespace().next().unwrap_or(""))
         };
         let of_tools = columns.iter().filter(|column| is_tool(column)).count() > 1;
-        // Where some rows say what they are of, the words above are of none.
+        // If some rows name their quantity, the caption does not apply to the others.
         let names_metrics = (0..self.grid.rows.len())
             .any(|row| meaning(&self.label(row, 0)).quantity.is_some_and(is_value));
         for row in 0..self.grid.rows.len() {
@@ -311,7 +312,7 @@ impl<'a> Table<'a> {
             let is_other = |m: &meaning::Meaning| {
                 matches!(m.quantity, Some(Quantity::Other | Quantity::Change))
             };
-            // "CPU", under a heading on throughput, is none.
+            // "CPU" is not throughput, even under a heading about throughput.
             if of_labels.iter().any(is_other) {
                 continue;
             }
@@ -332,7 +333,7 @@ impl<'a> Table<'a> {
             for column in &columns {
                 let own = said.as_ref().unwrap_or(&self.caption);
                 let (head, case) = (self.grid.head[*column].clone(), case.join(", "));
-                // Columns of tools are of tests: then a row is a variant.
+                // Columns named after tools are tests: then each row is a variant.
                 let is_of_test = of_tools && said.is_none() && !case.is_empty();
                 let (name, case) = if is_of_test { (case, head) } else { (head, case) };
                 let place = (row, *column, name, case);
@@ -373,7 +374,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// What the table says of its own differences, beside what its values give.
+    /// Returns the differences that the table states, with the values behind them.
     fn changes(&self, values: &[Value], first: usize) -> Vec<Claim> {
         let mut claims = Vec::new();
         for column in (1..self.heads.len()).filter(|at| self.numeric[*at]) {
@@ -392,7 +393,7 @@ impl<'a> Table<'a> {
                 };
                 self.cells(row, column).iter().find_map(of)
             };
-            // Behind a value, it is of that value.
+            // A percentage after a value belongs to that value.
             let to = (!is_change).then_some(column);
             let (mut told, mut bare) = (Vec::new(), None);
             for row in 0..self.grid.rows.len() {
@@ -406,11 +407,11 @@ impl<'a> Table<'a> {
             }
             let all: Vec<_> = told.iter().map(|(_, told)| told.clone()).collect();
             let fitted = fitted(&all);
-            // In parentheses anything may stand: deviations, shares.
+            // Parentheses may hold anything, such as deviations or shares.
             if !is_change && !fitted.iter().flatten().any(Change::holds) {
                 continue;
             }
-            // One of many may fit by chance: the others then are of something else.
+            // A few of many may fit by chance: then the others are something else.
             let fit = fitted.iter().flatten().filter(|change| change.holds()).count();
             let is_of_these = fit * 2 >= told.len() || told.len() < 3;
             let fitted = fitted
@@ -425,7 +426,7 @@ impl<'a> Table<'a> {
         claims
     }
 
-    /// "Speedup" and "×" over numbers without a unit.
+    /// Whether a head such as "Speedup" or "×" makes numbers without a unit factors.
     fn is_of_times(&self, column: usize) -> bool {
         let head = self.grid.head[column].to_lowercase();
         ["speedup", "speed-up", "slowdown", "factor", "×"].iter().any(|word| head.contains(word))
@@ -445,7 +446,7 @@ impl<'a> Table<'a> {
         rows.map(|(row, _)| *row).collect()
     }
 
-    /// Rows and columns of numbers of which none is a value that is compared.
+    /// Lists rows and columns of numbers that are not compared.
     fn left_out(&self, values: &[Value]) -> Option<String> {
         const SHOWN: usize = 8;
         let is_number = |row: usize, column: usize| !self.cells(row, column).is_empty();
@@ -471,7 +472,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// "12 %", "1.8x", "30–50×".
+/// Whether a cell states a difference: "12 %", "1.8x", "30–50×".
 pub fn states_a_difference(cell: &str) -> bool {
     cell.match_indices(['%', '×', 'x']).any(|(at, mark)| {
         let ends = !cell[at + mark.len()..].starts_with(char::is_alphanumeric);
@@ -490,7 +491,7 @@ fn is_value(quantity: Quantity) -> bool {
     !matches!(quantity, Quantity::Change | Quantity::Other | Quantity::Errors)
 }
 
-/// What a number is, and its unit in tare's.
+/// Returns a number's quantity, and its factor to tare's unit.
 fn resolved(said: &meaning::Meaning, unit: Option<Unit>) -> Option<(Quantity, f64)> {
     let is_latency = |q: Quantity| match q {
         Quantity::Percentile(_) => true,
@@ -502,7 +503,7 @@ fn resolved(said: &meaning::Meaning, unit: Option<Unit>) -> Option<(Quantity, f6
             None
         }
         (Some(quantity), Some(Unit::Time(ns))) if is_latency(quantity) => Some((quantity, ns)),
-        // Seconds may be any time; shorter ones are latencies.
+        // Seconds may be any time; shorter units mean a latency.
         (None | Some(Quantity::Of(_)), Some(Unit::Time(ns))) if ns < 1e9 => {
             Some((Quantity::Of(Metric::LatencyMean), ns))
         }
@@ -525,7 +526,7 @@ fn resolved(said: &meaning::Meaning, unit: Option<Unit>) -> Option<(Quantity, f6
     }
 }
 
-/// "p99", "requests/s".
+/// Returns a title such as "p99" or "requests/s".
 fn title(quantity: Quantity) -> String {
     match quantity {
         Quantity::Percentile(percent) => format!("p{percent}"),
@@ -537,9 +538,9 @@ fn title(quantity: Quantity) -> String {
     }
 }
 
-/// Pairs of values that a change in this row may be of: two of the row, or one of another row and
-/// the row's own. The key is the same for the same pair of other rows. `bare` is the last row above
-/// that states no change.
+/// Returns the pairs of values that a change in this row may be between: two of the row, or one of
+/// another row and one of its own. The same places have the same key in every row. `bare` is the
+/// last row above that states no change.
 fn candidates(
     values: &[Value],
     (row, bare): (usize, Option<usize>),
@@ -577,7 +578,7 @@ fn candidates(
                 _ => continue,
             };
             found.push((key, change(from, to)));
-            // Each part of a table may have a first row of its own.
+            // Each part of a table may have its own first row as the base.
             if Some(from.row) == bare && from.column == to.column {
                 first.push((format!("bare column {}", to.column), change(from, to)));
             }

@@ -1,4 +1,4 @@
-//! Outputs between prose: where each begins and ends, under which headings, after which command.
+//! Finds outputs in prose: where each begins and ends, its headings, and its command.
 
 use crate::block::{Block, fence_mark, is_heading, is_value};
 use crate::claim::Claim;
@@ -8,13 +8,13 @@ use crate::sample::{Draft, Found, Unread};
 use crate::trouble::{Trouble, too_long};
 use crate::{formats, html, summary, table};
 
-/// Longer blocks are no outputs.
+/// Most lines of one output.
 const BLOCK_MAX: usize = 2000;
-/// More outputs than these are no paper.
+/// Most outputs read from one text.
 const OUTPUTS_MAX: usize = 1000;
-/// More statements than these are not checked.
+/// Most statements checked in one text.
 const CLAIMS_MAX: usize = 300;
-/// A book has fewer lines: beyond these, tables and summaries are not looked for.
+/// Most lines in which tables and summaries are looked for; a book has fewer.
 const TRIES_MAX: usize = 50_000;
 
 pub fn read(text: &str, file: &str) -> Found {
@@ -37,7 +37,7 @@ pub fn read(text: &str, file: &str) -> Found {
     reader.found
 }
 
-/// Where the reading of a text is.
+/// State of reading a text.
 #[derive(Default)]
 struct Reader<'a> {
     file: &'a str,
@@ -45,7 +45,7 @@ struct Reader<'a> {
     found: Found,
     fence: Option<String>,
     no_json_before: usize,
-    /// How many lines were looked at for what people make of outputs.
+    /// Lines searched for tables and summaries so far.
     tries: usize,
 }
 
@@ -54,7 +54,7 @@ impl Reader<'_> {
         self.found.drafts.len() + self.found.unread.len() >= OUTPUTS_MAX
     }
 
-    /// Reads what begins at a line, and says how many lines that were.
+    /// Reads what begins at a line, and returns how many lines it took.
     fn step(&mut self, lines: &mut [&str], at: usize) -> usize {
         if let Some(mark) = fence_mark(lines[at]) {
             self.fence = match self.fence.take() {
@@ -120,8 +120,7 @@ impl Reader<'_> {
         self.found.claims.extend(own.map(|claim| Claim { file: file.clone(), ..claim }));
     }
 
-    /// An output that begins at the end of its command's line: the shell's echo lost the line's
-    /// end.
+    /// Separates an output from its command on the same line: the shell's echo lost the line break.
     fn unglue(&mut self, lines: &mut [&str], at: usize, in_fence: bool) {
         let line = lines[at];
         let Some(start) = formats::MARKS.iter().filter_map(|mark| line.rfind(mark)).max() else {
@@ -145,7 +144,7 @@ impl Reader<'_> {
         }
         let found = json(lines, at, self.fence.is_some())?;
         let length = found.lines().count();
-        // What has none of a tool's keys has none in any of its parts: it is looked at once.
+        // JSON without any tool's keys has none in its parts either: it is searched only once.
         self.no_json_before = at + length;
         let is_likely = formats::json::is_likely(&found);
         is_likely.then(|| (length, read_json(&found, self.file, at + 1)))
@@ -191,7 +190,7 @@ impl Reader<'_> {
     }
 }
 
-/// Lines of metadata that some documents begin with.
+/// Counts the lines of metadata at the start of a document.
 fn front_matter(lines: &[&str]) -> usize {
     const LONGEST: usize = 200;
     if lines.first().is_none_or(|first| first.trim_end() != "---") {
@@ -201,13 +200,13 @@ fn front_matter(lines: &[&str]) -> usize {
     end.map_or(0, |at| at + 2)
 }
 
-/// Without the marks of a quotation, of preformatted text, and of the container that said it.
+/// Strips quote marks, tags of preformatted text, and the name of the container that printed it.
 fn unquoted(line: &str) -> &str {
     let mut rest = line;
     while let Some(inner) = rest.trim_start().strip_prefix('>') {
         rest = inner.strip_prefix(' ').unwrap_or(inner);
     }
-    // Tags, and what Textile has for them.
+    // Tags, and Textile's equivalent.
     for tag in ["<pre>", "<code>", "bc. "] {
         rest = rest.strip_prefix(tag).unwrap_or(rest);
     }
@@ -224,7 +223,7 @@ fn is_service(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain)
 }
 
-/// A command of indented code, where lists and paragraphs may be indented, too.
+/// Whether a line is a command in indented code; lists and paragraphs may be indented, too.
 fn is_indented_command(line: &str) -> bool {
     const FIRST: [&str; 8] = ["$", "for", "numactl", "seq", "sudo", "taskset", "time", "while"];
     let is_indented = line.starts_with("    ") || line.starts_with('\t');
@@ -234,7 +233,7 @@ fn is_indented_command(line: &str) -> bool {
 
 type Read = (usize, Result<Found, Trouble>);
 
-/// An output that begins here.
+/// Reads an output that begins at line `at`, if there is one.
 fn output(lines: &[&str], at: usize) -> Option<Read> {
     let format = formats::TEXT.iter().find(|format| (format.begins)(&lines[at..]))?;
     let rest = &lines[at..lines.len().min(at + BLOCK_MAX)];
@@ -251,14 +250,14 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
     Some((length, (format.read)(&block).map(found)))
 }
 
-/// After the end of a fence, a heading, or a label in bold an output does not go on.
+/// Whether a line ends any output: a fence, a heading, or a label in bold.
 fn ends_all(line: &str) -> bool {
     let is_label = bold(line.trim()).is_some() || html_heading(line).is_some();
     fence_mark(line).is_some() || is_label || is_heading(line)
 }
 
-/// JSON that may begin here: a value on a line of its own, or in code to the end of its fence or
-/// indentation.
+/// Returns JSON that may begin here: a value on a line of its own, or code to the end of its fence
+/// or indentation.
 fn json(lines: &[&str], at: usize, in_fence: bool) -> Option<String> {
     if is_value(lines[at].as_bytes()) {
         return Some(lines[at].to_owned());

@@ -15,12 +15,12 @@ impl Trouble {
     }
 }
 
-/// What comes from files must not reach the terminal's controls, nor end a line.
+/// Makes text from files safe to print: one line, without control characters.
 pub fn printable(text: &str) -> String {
     plain::line(text).into_owned()
 }
 
-/// `bytes` begin at a line of their file.
+/// `bytes` begin at `first_line` of their file.
 pub fn too_long(bytes: &[u8], first_line: usize, most: usize, kind: &str) -> Trouble {
     let line = first_line + bytes[..most].iter().filter(|byte| **byte == b'\n').count();
     let mebibytes = most >> 20;

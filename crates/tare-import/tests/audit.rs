@@ -1,4 +1,4 @@
-//! Each mistake, in an output that has it and in one that has not.
+//! Tests each check on an output with the mistake and on one without.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -35,7 +35,7 @@ fn one(import: &Import, code: &str, severity: Severity, text: &str) -> Finding {
     finding.clone()
 }
 
-/// 10,000 requests/s of 500 bytes at 1 ms on 10 connections: nothing to say but that it is one run.
+/// 10,000 requests/s of 500 bytes at 1 ms on 10 connections: no finding but that it is one run.
 fn wrk(url: &str, change: &[(&str, &str)]) -> String {
     let mut text = format!(
         "Running 10s test @ {url}\n  2 threads and 10 connections\n  \
@@ -89,14 +89,14 @@ fn more_at_once_than_connections() {
     let finding = one(&pair, "corrected", Severity::Void, "13.0 requests at once on 10");
     assert!(finding.metrics.contains(&Metric::LatencyMean), "{finding:?}");
     assert!(!finding.metrics.contains(&Metric::Throughput), "throughput is not concerned");
-    // Of other tools it cannot be.
+    // Other tools do not correct latencies, so this is impossible.
     let ab = "Server Software: x\nConcurrency Level:      4\nTime taken for tests:   2.0 seconds\n\
               Complete requests:      2000\nRequests per second:    1000.00 [#/sec] (mean)\n\
               Time per request:       4.000 [ms] (mean)\n\
               Connection Times (ms)\n              min  mean[+/-sd] median   max\n\
               Total:          1    9   0.1      9      12\n";
     one(&import(ab), "littles-law", Severity::Void, "8.5 requests at once on 4");
-    // Fewer than connections: somebody waited for the client.
+    // Fewer requests in flight than connections: the client was the limit.
     let idle = ab.replace("1    9 ", "1    2 ");
     one(
         &import(&idle),
@@ -108,7 +108,7 @@ fn more_at_once_than_connections() {
 
 #[test]
 fn connections_that_wrk_drops() {
-    // Twelve threads have 8 each: 96, which 9.6 ms at 10,000/s keep busy.
+    // Twelve threads have 8 connections each: 96, which 9.6 ms at 10,000/s keep busy.
     let lost = wrk(URL, &[("2 threads and 10", "12 threads and 100"), ("0.99ms", "9.60ms")]);
     let found = of(&two(&lost, &lost), "connections-lost");
     assert_eq!(found.len(), 2);
@@ -205,7 +205,7 @@ fn numbers_that_are_too_coarse() {
         \"Count\": 100000, \"Data\": [{\"Start\": 0.001, \"End\": 0.002, \"Count\": 9}], \
         \"Percentiles\": [{\"Percentile\": 99, \"Value\": 0.0015}]}}";
     one(&import(fortio), "coarse", Severity::Note, "p99 (1.500 ms) lies in one 1.000 ms wide");
-    // A median that is a line drawn through the first millisecond, below a tail that is fine.
+    // The median is interpolated in a bucket of 1 ms; the tail's buckets are narrow.
     let printed = "Ended after 10s : 5000 calls. qps=500\n\
         Aggregated Function Time : count 5000 avg 8.9e-05 +/- 0.0003 min 9.9e-06 max 0.105 sum 1\n\
         # range, mid point, percentile, count\n>= 9.9e-06 <= 0.001 , 0.0005 , 99.00, 4950\n\
@@ -225,7 +225,7 @@ fn numbers_that_are_too_coarse() {
 
 #[test]
 fn what_is_no_mistake_is_not_accused() {
-    // Ten streams a connection; hey's tenths of milliseconds; oha's last requests.
+    // Ten streams per connection; hey's steps of 0.1 ms; oha's requests cut at the deadline.
     let h2load = "finished in 1.00s, 40000.00 req/s, 1.00MB/s\n\
                   min max mean sd +/- sd\ntime for request: 1us 9ms 990us 1us 99%\nreq/s : 1 1 1 1 1\n";
     let many = import(&format!("## a\n```\n$ h2load -n9 -c4 -m10 http://h/\n{h2load}```\n"));
@@ -262,7 +262,7 @@ fn the_same_numbers_twice_and_points_that_others_lack() {
     one(&lonely, "no-partner", Severity::Warn, text);
 }
 
-/// The ways in which people name what follows.
+/// The usual ways to label what follows.
 #[test]
 fn every_usual_label_names_its_output() {
     for (a, b) in [
@@ -287,7 +287,7 @@ fn every_usual_label_names_its_output() {
         let import = import(&text);
         assert_eq!(import.variants(), ["Host", "VM"], "{a}: {:#?}", import.unread);
     }
-    // And those in which outputs are indented, quoted, or said by a container.
+    // Outputs may also be indented, quoted, or printed by a container.
     let output = |per_s: &str| wrk(URL, &[("Requests/sec:  10000.00", per_s)]);
     for prefix in ["    ", "\t", "> ", ">", "wrk_1  | "] {
         let block = |per_s: &str| -> String {
@@ -372,7 +372,7 @@ fn files_of_one_name_are_repetitions_and_connections_a_sweep() {
     one(&one_file, "unequal-load", Severity::Warn, "20 connections; 'a' had 10 connections");
 }
 
-/// Whatever is cut away, there is an answer, and never a panic.
+/// Every prefix gives an answer, and never a panic.
 #[test]
 fn every_prefix_of_every_example_is_answered() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evidence");

@@ -1,5 +1,5 @@
-//! Findings state what is seen, and do not accuse: each in a document with the fault that was once
-//! missed, or once seen where there was none.
+//! Findings state what is seen, and do not accuse. Each document has a fault that was once missed,
+//! or none where one was once reported.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -80,10 +80,10 @@ fn an_output_under_a_heading_that_is_not_its_own() {
     );
     assert!(finding.text.ends_with("that of its own heading is h:1"), "{finding:?}");
     assert!(finding.means.starts_with("either the output stands under the wrong heading, or"));
-    // It is not among the runs of its heading.
+    // The misplaced output is not pooled with the runs of its heading.
     let plain: Vec<usize> = found.groups().iter().map(|group| group.samples.len()).collect();
     assert_eq!(plain, [2, 1, 2], "{:?}", found.variants());
-    // Headings of tools have the same two servers.
+    // Both headings have the same two servers, as headings of tools would.
     let tools = format!("## first\n\n{}{}## second\n\n{}", run(1, 1), run(2, 2), run(3, 1));
     assert!(of(&import(&tools), "wrong-heading").is_empty());
 }
@@ -109,7 +109,7 @@ fn outputs_that_are_not_of_the_command_above_them() {
         assert!(of(&own, "other-command").is_empty(), "{:#?}", audit(&own));
         assert!(of(&own, "cut-short").is_empty(), "{:#?}", audit(&own));
     }
-    // A command further up is of what stands below it, and perhaps of no more.
+    // A command belongs to the output right below it, and perhaps to no other.
     let below = section("a", "wrk -t2 -c10 -d10s http://h:1/", &wrk(1, &[]))
         + "With 400 connections:\n\n```\n"
         + &wrk(1, &[("10 connections", "400 connections")])
@@ -311,10 +311,10 @@ fn one_bad_element_of_a_file_is_told_with_its_place() {
     assert!(unread[0].why.contains("(element 2 of 3)"), "{unread:?}");
 }
 
-/// What one is called, its port, and what its output has in place of other words.
+/// A server's name, its port, and replacements in its output.
 type Server<'a> = (&'a str, u16, &'a [(&'a str, &'a str)]);
 
-/// Outputs of a server each, which differ from each other.
+/// Makes one output for each server; no two are equal.
 fn runs(sections: &[(&str, &[Server<'_>])]) -> String {
     let mut text = String::new();
     for (n, (title, servers)) in sections.iter().enumerate() {
@@ -345,7 +345,7 @@ fn sections_that_hold_the_same_servers_name_variants_of_their_own() {
             "Large pages / caddy"
         ]
     );
-    // What is not the same work is told, and which of them to compare is for the reader to say.
+    // Unequal work is reported; which of them to compare is left to the reader.
     assert_eq!(of(&found, "unequal-reply").len(), 2);
 }
 

@@ -1,8 +1,8 @@
-//! Notes in the manner of engineers, with what is in them, written by people who had not seen the
-//! code: how much of that is found, named, pooled and kept apart?
+//! Notes in the style of engineers, with their true contents, written by people who had not seen
+//! the code: how much is found, named, pooled and kept apart?
 //!
-//! `notes/truth.json` has for each output its line, its variant as a reader would call it, one of
-//! its values, the outputs that are repetitions of it, and what shows that they are.
+//! `notes/truth.json` has for each output its line, its variant as a reader would name it, one of
+//! its values, the outputs that are repetitions of it, and what shows that.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -24,7 +24,7 @@ struct Block {
     line: u32,
     variant: String,
     same_as: Vec<usize>,
-    /// "own command", "Run N", "loop", "at once", "nothing"; the older notes do not say.
+    /// "own command", "Run N", "loop", "at once", "nothing"; `None` in the older notes.
     shown: Option<String>,
     metric: Option<String>,
     value: Option<f64>,
@@ -35,7 +35,7 @@ struct Tally {
     outputs: usize,
     found: usize,
     named: usize,
-    /// By their line: nothing but a sentence says whose they are.
+    /// Named by their line: only a sentence says which variant they are.
     by_line: usize,
     told: Vec<String>,
 }
@@ -66,7 +66,7 @@ fn notes_are_read_and_nothing_is_guessed() {
     let Tally { outputs, found, named, by_line, told } = tally;
     println!("{}\n{found} of {outputs} found, {named} named, {by_line} by line", told.join("\n"));
     assert!(outputs > 390 && found * 100 >= outputs * 98, "{found} of {outputs} found");
-    // The page says what is so.
+    // docs/evidence.md must state these numbers.
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence.md");
     let page = std::fs::read_to_string(page).unwrap();
     let row = |what: &str, n: usize| {
@@ -77,13 +77,13 @@ fn notes_are_read_and_nothing_is_guessed() {
     row("named with a word", named);
     row("named by its line", by_line);
     row("named by an address", found - named - by_line);
-    // The rest has names that the notes have, and a reader would not have chosen: of a test, or an
-    // address.
+    // The rest have names that are in the notes, but that a reader would not have chosen: of a
+    // test, or an address.
     let otherwise = found - named - by_line;
     assert!(otherwise * 100 <= outputs * 17, "{otherwise} of {outputs} have another name");
 }
 
-/// Whether a name is of what headings, labels, commands, prompts and addresses say, and of nothing else.
+/// Whether a name comes from headings, labels, commands, prompts and addresses alone.
 fn is_of_facts(sample: &Sample, text: &str) -> bool {
     let Sample { tool, headings, command, asked, .. } = sample;
     use Tool::{Ab, H2load, Hey, Iperf3, Netperf, Oha, Qperf, Wrk, Wrk2};
@@ -105,7 +105,7 @@ fn compare(name: &str, note: &Note, import: &Import, tally: &mut Tally) {
     let place = |sample: &Sample| (sample.variant.clone(), sample.case.clone(), sample.tool);
     for (at, (block, own)) in note.blocks.iter().zip(&matched).enumerate() {
         tally.outputs += 1;
-        // An output that was cut before its result is told as such.
+        // An output that was cut before its result is reported as such.
         let is_told = import.unread.iter().any(|unread| unread.line.abs_diff(block.line) < 40);
         let Some(own) = own else {
             tally.found += usize::from(is_told);
@@ -141,7 +141,7 @@ fn compare(name: &str, note: &Note, import: &Import, tally: &mut Tally) {
     }
 }
 
-/// The output that begins there and has that value.
+/// Returns the output that begins there and has that value.
 fn nearest<'a>(block: &Block, import: &'a Import) -> Option<&'a Sample> {
     let is_near = |sample: &&Sample| {
         let first = sample.source.first_line.saturating_sub(16);
@@ -159,7 +159,7 @@ fn nearest<'a>(block: &Block, import: &'a Import) -> Option<&'a Sample> {
     near.min_by(|a, b| off(a).partial_cmp(&off(b)).unwrap())
 }
 
-/// A word of the reader's name is in ours.
+/// Whether a word of the reader's name is in ours.
 fn is_named(variant: &str, sample: &Sample) -> bool {
     const COMMON: [&str; 11] =
         ["the", "on", "in", "with", "of", "and", "no", "container", "from", "for", "at"];

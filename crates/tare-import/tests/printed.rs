@@ -1,4 +1,4 @@
-//! What fortio and oha print, as people keep it: with logs, cut, of old versions, of failed runs.
+//! Printed output of fortio and oha as people keep it: with logs, cut, old versions, failed runs.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -93,7 +93,7 @@ fn of_ohas_lists_the_one_of_all_replies_is_read() {
     let draft = &drafts(&text)[0];
     assert_eq!(draft.values.get(Metric::LatencyP99.key()), Some(&600_000.0));
     assert_eq!(draft.percentiles.len(), 2);
-    // It was cut before its status codes: nothing is known of them.
+    // It was cut before its status codes, so they are unknown.
     assert_eq!((draft.seen.requests, draft.seen.bad_status), (None, None));
     let codes = "\nStatus code distribution:\n  [200] 90 responses\n  [503] 10 responses\n\
                  \nError distribution:\n  [4] aborted due to deadline\n  [2] refused\n";
@@ -126,7 +126,7 @@ fn json_in_text_is_bounded_and_read_once() {
     let long = format!("text\n```\n{one}{}```\n", "1,1,1,1,1,1,1,1,\n".repeat(1 << 20));
     let (line, told) = why(&long);
     assert!(line > 400_000 && told.contains("goes on after 8 MiB"), "{line}: {told}");
-    // Were each of its braces tried to the end, this would take hours.
+    // Parsing from each brace to the end would take hours.
     let braces = format!("text\n```\n{}```\n", "    {\n".repeat(1 << 20));
     assert!(why(&braces).1.contains("no output of a known tool"));
 }

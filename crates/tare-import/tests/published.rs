@@ -1,5 +1,5 @@
 //! Documents with the faults of published ones: prose that names outputs, prompts of several
-//! hosts, tables, summaries, percentages that do not follow.
+//! hosts, tables, summaries, wrong percentages.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -13,7 +13,7 @@ use tare_stats::Severity;
 
 use common::{import, of, one};
 
-/// "variant|case|line", in order.
+/// Returns "variant|case|line" of each output, in order.
 fn places(import: &Import) -> Vec<String> {
     let of = |s: &tare_import::Sample| format!("{}|{}|{}", s.variant, s.case, s.source.first_line);
     import.samples.iter().map(of).collect()
@@ -46,7 +46,7 @@ fn text_that_begins_with_a_bracket_is_text() {
         let text = format!("{first}\n\n# Host\n```\n{}```\n", wrk(URL, 10_000.0));
         assert_eq!(places(&import(&text)), ["Host||5"], "{first}");
     }
-    // JSON that is broken is still told as such.
+    // Broken JSON is still reported as such.
     let trouble =
         read("x.json", "{\"DurationHistogram\": {\n \"Count\": }".as_bytes()).unwrap_err();
     assert!(trouble.why.contains("no JSON that can be read"), "{trouble:?}");
@@ -101,7 +101,7 @@ fn no_sentence_names_an_output() {
     }
 }
 
-/// Four processes share the load: what each had is no repetition of the others.
+/// Four processes share the load: their outputs are not repetitions of each other.
 #[test]
 fn outputs_of_processes_that_ran_at_once_are_not_pooled() {
     let four = |port: u32, per_s: f64| -> String {
@@ -123,7 +123,7 @@ fn outputs_of_processes_that_ran_at_once_are_not_pooled() {
         let compared = compare(&found, &audit(&found));
         assert!(compared.iter().all(|c| c.interval.is_none()), "{compared:?}");
     }
-    // Without a word of that, nobody knows what they are.
+    // Without such a command, they are kept apart too.
     let text = format!("# a\n```\n{}```\n", four(1, 10_000.0));
     assert_eq!(import(&text).variants().len(), 4);
 }
@@ -150,14 +150,14 @@ fn only_what_is_shown_to_be_a_repetition_is_pooled() {
     for (first, second) in [
         ("```\n", "Again:\n\n```\n"),
         ("```\n$ wrk -c10 http://h:1/\n", "Once more, to be sure.\n\n```\n"),
-        // What was typed in between may have made it another.
+        // A command in between may have changed the variant.
         (
             "```\n$ wrk -c10 http://h:1/\n",
             "```\n$ kubectl apply -f istio.yaml\n$ wrk -c10 http://h:1/\n",
         ),
         ("```\n$ wrk -c10 http://h:1/\n", "```\nnow with TLS\n$ wrk -c10 http://h:1/\n"),
         ("**Run 1**\n\n```\n", "**Run 1**\n\n```\n"),
-        // The same command, and the prose in between may say what is another.
+        // The command is the same, but the prose in between may name another variant.
         ("```\n$ wrk -c10 http://h:1/\n", "Now with TLS.\n\n```\n$ wrk -c10 http://h:1/\n"),
     ] {
         let apart = two(first, second);
@@ -283,7 +283,7 @@ fn tables_are_values_without_a_sample() {
     let latency = compared.iter().find(|c| c.case == "64 B").unwrap();
     assert!((latency.overhead_percent - 49.6).abs() < 0.1 && latency.interval.is_none());
     one(&found, "no-sample", "values of a table");
-    // What Little's law does not allow.
+    // Values that Little's law does not allow.
     let impossible = "| server | connections | req/s | mean latency |\n|---|---|---|---|\n\
                       | a | 10 | 10000 | 0.9 ms |\n| b | 10 | 10000 | 9 ms |\n";
     let found = of(&import(impossible), "littles-law");
@@ -327,7 +327,7 @@ fn a_printed_list_of_overheads_is_computed_again() {
     one(&import(&text("13.19")), "other-base", "13.19 % is the difference between");
     let short = text("16.61").replace("Overhead Comparisons:", "Overheads:");
     one(&import(&short), "wrong-change", "states 16.61 %");
-    // A sentence is not read.
+    // Sentences are not read.
     let prose = format!("p99 went from 312 to 165 ms, 74.1 % better.\n\n{}", text("11.66"));
     assert_eq!(import(&prose).claims.len(), 2);
 }

@@ -26,12 +26,12 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Few, so that they stay in the cache; enough for the completions of one turn.
+    /// Few enough to stay in the cache, but enough for the completions of one turn.
     pub const SMALL: Self = Self { count: 128, bytes: 16 * 1024 };
-    /// For streams, and for datagrams, which are cut where a buffer ends.
+    /// Large enough for streams, and for datagrams, which are cut at the end of a buffer.
     pub const LARGE: Self = Self { count: 16, bytes: 64 * 1024 };
 
-    /// The kernel wants the ring page-aligned.
+    /// The kernel requires a page-aligned ring.
     fn layout(self) -> Layout {
         match Layout::from_size_align(usize::from(self.count) * size_of::<BufRingEntry>(), 4096) {
             Ok(layout) => layout,

@@ -1,8 +1,8 @@
-//! Single calls into the kernel, made over and over, and timed as a whole.
+//! Makes one call into the kernel over and over, and times all of them together.
 //!
-//! Timing model: one reading of the clock, a batch of calls, one reading of the clock; batches are
-//! as long as it takes for the reading to be under a thousandth of them. Loops are made of bare
-//! `syscall(2)`s, as in UnixBench, so that no library's cache answers for the kernel.
+//! Timing model: the clock is read before the first batch of calls and after each batch. Batches
+//! grow to an eighth of the whole length, so that reading the clock costs next to nothing. Calls
+//! that a library might answer from a cache use bare `syscall(2)`, as in UnixBench.
 
 use std::ffi::CStr;
 use std::io;
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::time::{DurationNs, monotonic_now};
 
-/// What is called.
+/// A system call, or a short sequence of them, to be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Call {
@@ -27,15 +27,15 @@ pub enum Call {
     Mmap,
     /// An eventfd written, waited for by epoll, and read.
     Epoll,
-    /// The clock by the vDSO: no call at all where it works.
+    /// Reading the clock through the vDSO, which makes no system call where it works.
     ClockVdso,
-    /// The same clock by a system call.
+    /// Reading that clock through a system call.
     ClockCall,
     /// A fresh page touched for the first time.
     PageFault,
-    /// A process that ends at once, and the wait for it.
+    /// Forking a child that exits at once, and waiting for it.
     Fork,
-    /// A byte to another thread by a pipe, and one back: two switches.
+    /// A byte sent to another thread through a pipe, and one back: two context switches.
     Switch,
 }
 
@@ -72,7 +72,7 @@ impl Call {
         }
     }
 
-    /// What one of it is.
+    /// Describes one such call.
     pub fn text(self) -> &'static str {
         match self {
             Self::Mix => "a pass of UnixBench's mix: dup, close, getpid, getuid, umask",
@@ -98,17 +98,17 @@ impl Call {
     }
 }
 
-/// How often a call was made, in what time.
+/// How often a call was made, and how long that took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub calls: u64,
     pub elapsed: DurationNs,
 }
 
-/// Makes a call for about so long.
+/// Repeats a call until `length` has passed.
 pub fn make(call: Call, length: DurationNs) -> io::Result<Counted> {
     let mut made = Maker::new(call)?;
-    // Threads start, pages come.
+    // Warm-up: starts threads and faults pages in.
     made.batch(1)?;
     let begun = monotonic_now();
     let mut calls = 0;
@@ -120,7 +120,7 @@ pub fn make(call: Call, length: DurationNs) -> io::Result<Counted> {
         if elapsed >= length {
             return Ok(Counted { calls, elapsed });
         }
-        // As many as fill a part of the time left, judged by those so far.
+        // Fills the time left, but at most an eighth of the whole, at the pace measured so far.
         let each = (elapsed.as_ns() / calls).max(1);
         let left = length.as_ns() - elapsed.as_ns();
         batch = (left.min(length.as_ns() / 8) / each).clamp(1, BATCH_MAX);
@@ -129,11 +129,11 @@ pub fn make(call: Call, length: DurationNs) -> io::Result<Counted> {
 
 const BATCH_MAX: u64 = 1 << 20;
 const PAGE: usize = 4096;
-/// Pages that are touched before they are given back.
+/// Pages that are mapped, touched and unmapped together.
 const REGION_PAGES: usize = 256;
 const TRUE: [&CStr; 2] = [c"/bin/true", c"/usr/bin/true"];
 
-/// A call, and what it needs.
+/// A call and the resources it needs.
 struct Maker {
     call: Call,
     pipe: Option<(OwnedFd, OwnedFd)>,
@@ -225,7 +225,7 @@ fn mix() -> io::Result<()> {
     Ok(())
 }
 
-/// A child that becomes `program`, or ends at once; waited for.
+/// Forks a child that execs `program` or exits at once, and waits for it.
 fn in_child(program: Option<&'static CStr>) -> io::Result<()> {
     let path = program.map(CStr::as_ptr);
     // SAFETY: the child only calls execve with immortal pointers, or ends: both are allowed after a
@@ -332,7 +332,7 @@ fn unmap(at: *mut libc::c_void, bytes: usize) -> io::Result<()> {
     checked(i64::from(unsafe { libc::munmap(at, bytes) })).map(drop)
 }
 
-/// Mapping, advice against huge pages, and unmapping are shared by a region's pages.
+/// Touches `n` fresh pages. One mmap, madvise and munmap serve up to [`REGION_PAGES`] of them.
 fn touch_pages(n: u64) -> io::Result<()> {
     let mut left = n as usize;
     while left > 0 {
@@ -340,7 +340,7 @@ fn touch_pages(n: u64) -> io::Result<()> {
         let region = map(pages * PAGE)?;
         // SAFETY: the region is ours and of that size; each write is inside it.
         unsafe {
-            // One fault a page is what is counted.
+            // Each page must cost one fault.
             libc::madvise(region, pages * PAGE, libc::MADV_NOHUGEPAGE);
             for page in 0..pages {
                 region.cast::<u8>().add(page * PAGE).write_volatile(1);
@@ -372,7 +372,7 @@ struct Partner {
 }
 
 impl Partner {
-    /// It ends when its pipe does.
+    /// Starts the thread, which ends when its pipe is closed.
     fn start() -> io::Result<Self> {
         let (theirs, to) = pipe()?;
         let (from, back) = pipe()?;
@@ -380,7 +380,7 @@ impl Partner {
             let (theirs, back) = (theirs.as_raw_fd(), back.as_raw_fd());
             while read_one(theirs).and_then(|()| write_one(back)).is_ok() {}
         };
-        // Captured whole: the ends must live as long as the thread.
+        // The closure owns its two ends, which must live as long as the thread.
         std::thread::Builder::new().name("partner".into()).spawn(answer)?;
         Ok(Self { to, from })
     }

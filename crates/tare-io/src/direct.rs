@@ -1,7 +1,7 @@
-//! The reactor for a single connection: plain blocking calls, which nothing beats where there is
-//! only one thing to wait for. One send, one receive, and no call between them.
+//! The reactor for a single connection: plain blocking calls, the fastest way to wait for one
+//! socket. A round trip takes one send and one receive.
 //!
-//! It wakes late for anything but bytes (see [`RECEIVE_LIMIT`]), so it is for closed loops.
+//! It notices anything but bytes late (see [`RECEIVE_LIMIT`]), so it suits closed loops only.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -23,11 +23,11 @@ pub struct DirectReactor {
     kept: KeptBytes,
     socket: Option<Socket>,
     generation: u32,
-    /// Something was sent, and nothing has come since: a receive may block.
+    /// Something was sent and nothing has arrived since: a receive may block.
     awaiting: bool,
     ready: Vec<Completion>,
     buffer: Box<[u8]>,
-    /// The chunk that was given out has not come back yet.
+    /// The chunk that was handed out has not been released yet.
     lent: bool,
     sockets: SocketOptions,
     timeout: Duration,
@@ -35,7 +35,7 @@ pub struct DirectReactor {
 }
 
 const SLOT: u32 = 0;
-/// A receive that blocks returns by then, so that time limits are seen; rounded up to the kernel's
+/// Longest blocking receive, so that time limits are noticed. The kernel rounds it up to its
 /// ticks.
 const RECEIVE_LIMIT: Duration = Duration::from_millis(4);
 const SLEEP_MAX: DurationNs = DurationNs::from_ms(20);
@@ -74,7 +74,7 @@ impl DirectReactor {
         Ok(socket)
     }
 
-    /// The rest of a reply, or nothing at all until then.
+    /// Receives what is there; otherwise waits for bytes until `until` ([`SLEEP_MAX`] at most).
     fn receive_until(&mut self, until: Instant) -> Result<(), SetupError> {
         self.receive(false);
         if !self.ready.is_empty() {
@@ -90,7 +90,7 @@ impl DirectReactor {
         Ok(())
     }
 
-    /// Receives once; whether that may take its time is the caller's to say.
+    /// Receives once, and waits for bytes if `blocking`.
     fn receive(&mut self, blocking: bool) {
         let Some(socket) = &self.socket else { return };
         let received = match blocking {
@@ -114,7 +114,7 @@ impl DirectReactor {
 }
 
 fn failed(error: &io::Error) -> Happened {
-    // A connect that took too long has no errno of its own.
+    // A connect that timed out has no errno.
     let other = if error.kind() == ErrorKind::TimedOut { libc::ETIMEDOUT } else { libc::EIO };
     Happened::Failed(error.raw_os_error().unwrap_or(other))
 }
@@ -154,7 +154,7 @@ impl Reactor for DirectReactor {
             match socket::send(socket.as_raw_fd(), left) {
                 Ok(n) => left = &left[n..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A datagram that finds no room is lost, as on its way.
+                // A datagram that finds no room is lost, as it could be on the network.
                 Err(error) if self.datagrams && socket::is_not_yet(&error) => break,
                 Err(error) => {
                     let happened = failed(&error);
@@ -182,7 +182,7 @@ impl Reactor for DirectReactor {
 
     fn wait(&mut self, wait: Wait, into: &mut Vec<Completion>) -> Result<(), SetupError> {
         assert!(!self.lent, "the last chunk was not given back");
-        // What was sent at once is told together with what comes for it.
+        // A completed send is reported together with the reply to it.
         let told = self.ready.iter().all(|c| matches!(c.happened, Happened::Sent(_)));
         let now = self.now();
         if told && now < wait.until {

@@ -1,5 +1,5 @@
-//! Where a connection goes: an address and port, or a unix socket. Datagrams have "connections"
-//! too: sockets that hear one peer only.
+//! The address of a peer: IP address and port, or a unix socket. UDP has "connections" too:
+//! sockets that receive from one peer only.
 
 use std::fmt;
 use std::net::SocketAddr;

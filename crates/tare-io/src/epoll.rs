@@ -1,4 +1,4 @@
-//! The reactor on epoll: level-triggered, reads as soon as it learns of bytes, writes at once.
+//! The reactor on epoll: level-triggered; reads when bytes are reported, writes at once.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ pub struct EpollReactor {
     listener: Option<OwnedFd>,
     kept: KeptBytes,
     connections: Vec<Connection>,
-    /// Completions that need no wait: failures at once, buffers sent at once.
+    /// Completions known without a wait: immediate failures, and buffers sent at once.
     ready: Vec<Completion>,
     events: Vec<libc::epoll_event>,
     buffers: Box<[u8]>,
@@ -38,7 +38,7 @@ struct Connection {
     generation: u32,
     connecting: bool,
     interest: u32,
-    /// In order. More than one where a peer does not read: quiet sends are not waited for.
+    /// In order. More than one if a peer does not read, since quiet sends are not awaited.
     unsent: VecDeque<Unsent>,
 }
 
@@ -50,7 +50,7 @@ struct Unsent {
 const EVENTS: usize = 512;
 /// Epoll's user data for the listening socket; connections use their slot.
 const LISTENER: u64 = u64::MAX;
-/// Accepted in one go before connections get their turn again.
+/// Connections accepted in a row before existing ones are served again.
 const ACCEPTS_A_TURN: usize = 64;
 
 impl EpollReactor {
@@ -139,7 +139,7 @@ impl EpollReactor {
         });
     }
 
-    /// Writes what is unsent, and asks to be woken where the kernel takes no more.
+    /// Sends what is unsent, and registers for EPOLLOUT if the kernel takes no more.
     fn flush(&mut self, slot: u32) {
         loop {
             let connection = &mut self.connections[slot as usize];
@@ -164,7 +164,7 @@ impl EpollReactor {
         self.set_interest(slot, interest);
     }
 
-    /// The first of the unsent is sent; an owned buffer goes back.
+    /// Removes the first unsent entry, which has been sent, and reports it unless it was quiet.
     fn finish_send(&mut self, slot: u32) {
         let connection = &mut self.connections[slot as usize];
         let token = Token { slot, generation: connection.generation };
@@ -218,7 +218,7 @@ impl EpollReactor {
         }
     }
 
-    /// Reads once. Without a free buffer nothing is lost: the event comes again.
+    /// Reads once. Without a free buffer it returns, and epoll reports the event again.
     fn read(&mut self, token: Token, fd: RawFd, into: &mut Vec<Completion>) {
         let Some(index) = self.free_buffers.pop() else { return };
         let bytes = self.shape.bytes;
@@ -237,13 +237,13 @@ impl EpollReactor {
             Err(error) => Happened::Failed(error.raw_os_error().unwrap_or(libc::EIO)),
         };
         self.free_buffers.push(index);
-        // The end of the stream stays readable for ever: stop asking.
+        // The end of a stream stays readable for ever, so stop watching for it.
         let interest = self.connections[token.slot as usize].interest & libc::EPOLLOUT as u32;
         self.set_interest(token.slot, interest);
         into.push(Completion { token, happened });
     }
 
-    /// Waits for events until the given time; the number seen.
+    /// Waits once for events, and returns how many there are.
     fn poll(&mut self, wait: Wait) -> Result<usize, SetupError> {
         let now = self.now();
         let sleep = if self.ready.is_empty() { wait.sleep_at(now) } else { Default::default() };
@@ -408,7 +408,7 @@ impl Reactor for EpollReactor {
 mod tests {
     use super::*;
 
-    /// Where both reactors are available, both are asked.
+    /// Tests io_uring too, if it is available.
     #[test]
     fn who_polls_for_nothing_says_how_long_and_who_sleeps_says_nothing() {
         let mut reactors: Vec<Box<dyn Reactor>> = vec![Box::new(EpollReactor::new(1).unwrap())];

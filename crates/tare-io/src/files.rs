@@ -16,8 +16,8 @@ use crate::time::DurationNs;
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
-/// Opens a file that another program writes, such as a log: a regular one only, and at once. A FIFO
-/// would wait for its other end, a device may give bytes for ever.
+/// Opens a file that another program writes, such as a log. It must be a regular file: a FIFO would
+/// wait for its other end, and a device might never end.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = File::from(rustix::fs::open(path, OPEN, Mode::empty())?);
     match file.metadata()?.is_file() {
@@ -32,15 +32,15 @@ pub fn is_writable(path: &Path) -> bool {
     rustix::fs::accessat(rustix::fs::CWD, path, Access::WRITE_OK, flags).is_ok()
 }
 
-/// Opens a file that the user named to be read: a regular one, or a pipe (as of `<(command)`),
-/// which is waited for as other programs do.
+/// Opens an input that the user named: a regular file, a terminal, or a pipe such as `<(command)`,
+/// on which reads wait for bytes.
 pub fn open_input(path: &Path) -> io::Result<Input> {
     let fd = rustix::fs::open(path, OPEN, Mode::empty())?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
     let is_pipe = match kind {
         FileType::RegularFile => false,
         FileType::Fifo | FileType::Socket => true,
-        // A terminal, typed to; /dev/null. What never ends is cut by its reader.
+        // A terminal or /dev/null. The reader limits a device that never ends.
         FileType::CharacterDevice => true,
         FileType::Directory => {
             return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder"));
@@ -52,7 +52,7 @@ pub fn open_input(path: &Path) -> io::Result<Input> {
     Ok(Input { file: File::from(fd), is_pipe })
 }
 
-/// The same, whole, of at most so many bytes.
+/// Reads an input whole; more than `limit_bytes` is an error.
 pub fn read_input(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_input(path)?.take(limit_bytes + 1).read_to_end(&mut bytes)?;
@@ -62,14 +62,14 @@ pub fn read_input(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// An open input.
 #[derive(Debug)]
 pub struct Input {
     file: File,
     is_pipe: bool,
 }
 
-/// Between two looks at a pipe; its first writer may be yet to come, and a signal ends a look.
+/// Longest single poll of a pipe. Polls are repeated: a pipe may have no writer yet, and a signal
+/// ends a poll early.
 const LOOK: DurationNs = DurationNs::from_secs(1);
 
 impl Read for Input {
@@ -87,24 +87,24 @@ impl Read for Input {
     }
 }
 
-/// Where a file is to be written that the user named. A file is written beside its name and then
-/// takes its place, so that a link planted there leads nobody elsewhere, and what stood there stays
-/// until then. Links and streams are believed where they are this user's or root's.
+/// An output that the user named. A file is written under a temporary name and then renamed, so
+/// that a planted link cannot redirect it, and the old file stays until then. Links and streams are
+/// trusted only if they belong to this user or root.
 #[derive(Debug)]
 pub enum Outlet {
     File {
         folder: OwnedFd,
         name: OsString,
     },
-    /// A pipe (as of `>(command)`), a terminal, /dev/null.
+    /// A pipe (such as `>(command)`), a terminal, or /dev/null.
     Stream(File),
 }
 
-/// As the kernel counts them.
+/// The kernel's own limit of links in a path.
 const LINKS_MAX: usize = 40;
 
 impl Outlet {
-    /// Makes and changes nothing yet; an error says why the file could not be written.
+    /// Creates and changes nothing yet; an error says why the output cannot be written.
     pub fn find(path: &Path) -> io::Result<Self> {
         let no = |kind, text: &str| Err(io::Error::new(kind, text.to_owned()));
         let mut path = path.to_owned();
@@ -120,7 +120,7 @@ impl Outlet {
                 FileType::Symlink if !is_trusted(&stat) => {
                     return no(ErrorKind::PermissionDenied, "it is a link of another user's");
                 }
-                // What /proc/self/fd has of a pipe leads to no path.
+                // A link in /proc/self/fd to a pipe has no path as its target.
                 FileType::Symlink if leads_to_stream(&path) => return Self::linked_stream(&path),
                 FileType::Symlink => {
                     let target = std::fs::read_link(&path)?;
@@ -159,7 +159,7 @@ impl Outlet {
     }
 
     fn stream(path: &Path, more: OFlags) -> io::Result<Self> {
-        // A pipe that nobody reads is an error, and not waited for.
+        // With O_NONBLOCK, a pipe that nobody reads is an error instead of a wait.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY | more;
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(rustix::io::Errno::NXIO) => {
@@ -184,7 +184,7 @@ impl Outlet {
     }
 }
 
-/// Writes a file beside that name, and puts it there; one of this user's or root's keeps its mode.
+/// Writes a temporary file and renames it to `name`. The mode of a trusted old file is kept.
 fn replace(folder: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let part = format!(".tare-{}", random_name()?);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -199,7 +199,7 @@ fn replace(folder: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     }
     let written = file.write_all(bytes).and_then(|()| {
         match rustix::fs::renameat(folder, &*part, folder, name) {
-            // A file that is mounted there, as containers have them, cannot be replaced.
+            // A mounted file, as in containers, cannot be replaced: it is overwritten.
             Err(rustix::io::Errno::BUSY) => {
                 let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let mounted = rustix::fs::openat(folder, name, flags, Mode::empty())?;

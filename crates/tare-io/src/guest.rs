@@ -1,4 +1,4 @@
-//! What the first process of a virtual machine does: file systems, modules, the end.
+//! System calls of a virtual machine's first process: mount, load modules, power off.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,10 +19,10 @@ pub fn mount(kind: &str, path: &str) -> io::Result<()> {
     }
 }
 
-/// Of `finit_module`: the kernel decompresses what is compressed.
+/// Flag of `finit_module`: the kernel decompresses the file.
 const COMPRESSED: libc::c_int = 4;
 
-/// Loads a module into the kernel; one that is there already is no error.
+/// Loads a kernel module; one that is loaded already is no error.
 pub fn load_module(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     let compressed = !path.as_os_str().as_bytes().ends_with(b".ko");
@@ -39,9 +39,9 @@ pub fn load_module(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Ends the machine that this process is the first of.
+/// Powers off the machine; for its first process.
 pub fn power_off() {
-    // SAFETY: takes no pointers. Without the right to it nothing happens, and the caller ends.
+    // SAFETY: takes no pointers. Without the privilege to reboot, this function returns.
     unsafe {
         libc::sync();
         libc::reboot(libc::RB_POWER_OFF);

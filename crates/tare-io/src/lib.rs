@@ -1,8 +1,8 @@
-//! What tare asks of the kernel: a clock, sockets, and completions.
+//! tare's interface to the kernel: a clock, sockets, and completions.
 //!
-//! One interface, [`Reactor`], stands between the engines (load, target) and three worlds:
-//! io_uring, epoll, and the simulated network of `tare-sim`. All `unsafe` of the project lives in
-//! this crate.
+//! Engines (load, target) reach the network through one trait, [`Reactor`], which is implemented by
+//! io_uring, epoll, blocking calls, and the simulated network of `tare-sim`. All `unsafe` code of
+//! the project is in this crate.
 
 mod buffers;
 pub mod calls;

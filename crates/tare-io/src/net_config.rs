@@ -1,10 +1,10 @@
-//! Network links of this place: their IPv4 addresses, read and set.
+//! Reads and sets the IPv4 addresses of network links.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// IPv4 addresses of all links that are up.
+/// Returns the IPv4 addresses of all links.
 pub fn addresses() -> Vec<String> {
     let mut found = Vec::new();
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
@@ -29,7 +29,7 @@ pub fn addresses() -> Vec<String> {
     found
 }
 
-/// Gives a link an address (`10.213.0.2/24`), where there is one to give, and starts it.
+/// Brings a link up, after setting its address (such as `10.213.0.2/24`) if one is given.
 pub fn set_up(link: &str, address: Option<&str>) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     if let Some(text) = address {

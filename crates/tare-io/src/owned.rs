@@ -1,9 +1,9 @@
-//! Files and folders that no other user can change: checked before they are believed, opened
-//! without following links, and removed without following links.
+//! Files and folders that no other user can change: checked before they are trusted, and opened
+//! and removed without following links.
 //!
 //! tare runs as root on machines that others use too. What decides which processes are killed,
 //! which folders are removed or which programs run must therefore lie where only root or this user
-//! can write: [`check`] walks the whole path, [`Folder`] holds on to a folder that passed.
+//! can write: [`check`] walks the whole path, [`Folder`] keeps a folder that passed open.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 use crate::system;
 
-/// Why something is not believed.
+/// Why a file or folder is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnedError {
     #[error("{path} belongs to another user (uid {owner})")]
@@ -52,9 +52,9 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What this process and its children make cannot be changed by others, whatever the umask it was
-/// started with; and where it is root, they look for programs only where no other user can put any.
-/// To be called before any thread is started.
+/// Keeps other users from changing what this process and its children create, whatever the umask.
+/// If it is root, also removes from PATH the folders in which other users can put programs.
+/// Call this before any thread is started.
 pub fn tighten() {
     let others = Mode::WGRP | Mode::WOTH;
     let before = rustix::process::umask(others);
@@ -64,7 +64,7 @@ pub fn tighten() {
     }
 }
 
-/// Folders of PATH that root passes over, and why.
+/// Returns the folders that were removed from root's PATH, and why.
 pub fn passed_over() -> &'static [(PathBuf, String)] {
     PASSED_OVER.get().map_or(&[], Vec::as_slice)
 }
@@ -77,7 +77,7 @@ fn tighten_path() {
     for folder in std::env::split_paths(&path) {
         match folder.is_absolute().then(|| check_closed(&folder)) {
             Some(Ok(_)) => kept.push(folder),
-            // One that is not there may come, and whose it will be is not known.
+            // A missing folder fails too: another user may create it later.
             Some(Err(error)) => passed_over.push((folder, error.to_string())),
             None => passed_over.push((folder, "it is relative".into())),
         }
@@ -91,7 +91,7 @@ fn tighten_path() {
     let _ = PASSED_OVER.set(passed_over);
 }
 
-/// A folder that only root and this user can add to: sticky or not, others must not write to it.
+/// Checks that only root and this user can add to a folder. A sticky bit is no excuse.
 pub fn check_closed(folder: &Path) -> Result<(), OwnedError> {
     let real = check(folder)?;
     let stat = rustix::fs::stat(&real).map_err(|error| OwnedError::io(&real, error))?;
@@ -101,24 +101,24 @@ pub fn check_closed(folder: &Path) -> Result<(), OwnedError> {
     }
 }
 
-/// The real path of something that is there, once nobody but root and this user can put another
-/// thing in its place: no folder on the way, and no link, may be another user's, and no folder may
-/// be writable by others unless it is sticky (as /tmp is).
+/// Returns the real path of something that exists, if only root and this user can replace it: no
+/// folder or link on the way may belong to another user, and no folder may be writable by others
+/// unless it is sticky (as /tmp is).
 pub fn check(path: &Path) -> Result<PathBuf, OwnedError> {
     check_with(path, None)
 }
 
-/// The same for what belongs to this program and lies near it: it may also be its owner's, who
-/// decides what this program does anyway.
+/// Like [`check`], for files that come with this program: they may also belong to the program's
+/// owner, who decides what it does anyway.
 pub fn check_near_program(path: &Path) -> Result<PathBuf, OwnedError> {
     let own = Path::new("/proc/self/exe");
     let stat = rustix::fs::stat(own).map_err(|error| OwnedError::io(own, error))?;
     check_with(path, Some(stat.st_uid))
 }
 
-/// This program, to start it again: its path, where that still leads to it and nobody else can change
-/// that; else as the kernel has it, which holds wherever /proc is this process's. The path of a
-/// program that was replaced ends in " (deleted)", and anybody may have made such a file.
+/// Returns a path to start this program again: its own, if that still leads to it and nobody else
+/// can change that; otherwise /proc/PID/exe. The kernel reports a replaced program's path with
+/// " (deleted)" at the end, and anybody may have made a file of that name.
 pub fn own_program() -> PathBuf {
     let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let file = |path: &Path| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino)).ok();
@@ -128,7 +128,7 @@ pub fn own_program() -> PathBuf {
     std::env::current_exe().ok().filter(is_running).unwrap_or(running)
 }
 
-/// The folder of this program, also when it was replaced: what belongs to it lies near.
+/// Returns the folder of this program, even after the program was replaced.
 pub fn own_folder() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.parent()?.to_owned())
 }
@@ -137,7 +137,7 @@ fn check_with(path: &Path, trusted: Option<u32>) -> Result<PathBuf, OwnedError> 
     resolve(path, |path| check_one(path, trusted))
 }
 
-/// The real path of something that is there, where each part of the way to it passes.
+/// Resolves a path to the real one; each part of the way must pass `check`.
 fn resolve(
     path: &Path,
     check: impl Fn(&Path) -> Result<Stat, OwnedError>,
@@ -165,7 +165,7 @@ fn resolve(
         if links > LINKS_MAX {
             return Err(OwnedError::Kind { path: shown(path), expected: "free of circular links" });
         }
-        // Its folder passed, and it is ours or root's: nobody else can make it lead elsewhere.
+        // The link and its folder passed `check`, so its target can be used.
         let target = std::fs::read_link(&real).map_err(|error| OwnedError::io(&real, error))?;
         real.pop();
         if target.is_absolute() {
@@ -176,8 +176,8 @@ fn resolve(
     Ok(real)
 }
 
-/// A folder that a user named, held open. A link in a sticky folder is followed only where it is this
-/// user's or root's, as a careful kernel does (`fs.protected_symlinks`).
+/// Opens a folder that a user named. A link in a sticky folder is followed only if it belongs to
+/// this user or root, as the kernel does with `fs.protected_symlinks`.
 pub fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     let see = |path: &Path| {
         let stat = rustix::fs::lstat(path).map_err(|error| OwnedError::io(path, error))?;
@@ -194,10 +194,10 @@ pub fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     open.ok_or_else(|| ErrorKind::NotFound.into())
 }
 
-/// As the kernel counts them.
+/// The kernel's own limit of links in a path.
 const LINKS_MAX: u32 = 40;
 
-/// In reverse, so that the first is taken first.
+/// Pushes them in reverse, so that the first one is popped first.
 fn push_components(left: &mut Vec<OsString>, path: &Path) {
     let named = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -219,7 +219,7 @@ fn check_one(path: &Path, trusted: Option<u32>) -> Result<Stat, OwnedError> {
     Ok(stat)
 }
 
-/// The same for a file that may not be there yet.
+/// Like [`check`], for a file that need not exist yet.
 pub fn check_place(path: &Path) -> Result<PathBuf, OwnedError> {
     let name = path
         .file_name()
@@ -241,8 +241,8 @@ fn check_owner(path: &Path, stat: &Stat, trusted: Option<u32>) -> Result<(), Own
     }
 }
 
-/// In a user namespace, whose root is an ordinary user outside: what every file shows as its owner
-/// that belongs to nobody inside, the machine's root included.
+/// In a user namespace: the uid shown for file owners that are not mapped into it, such as the
+/// machine's root.
 fn unmapped_owner() -> Option<u32> {
     static OWNER: OnceLock<Option<u32>> = OnceLock::new();
     *OWNER.get_or_init(|| {
@@ -252,8 +252,8 @@ fn unmapped_owner() -> Option<u32> {
     })
 }
 
-/// Whether this is somebody's own number in a user namespace with that map: lines of first number
-/// inside, first outside, and how many. Of a map that cannot be read, it is.
+/// Whether `uid` is mapped in a user namespace with this map. Each line has the first uid inside,
+/// the first uid outside, and a count. True if a line cannot be parsed.
 fn is_mapped(map: &str, uid: u32) -> bool {
     let mut lines = map.lines().map(|line| {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
@@ -264,11 +264,11 @@ fn is_mapped(map: &str, uid: u32) -> bool {
     })
 }
 
-/// Ordinary users may share a group with themselves only, and many systems give them such a group
-/// and its files that group's write bit. Root has no such excuse.
+/// Whether others can write to a file. Group write permission counts only if this is root and the
+/// group is not 0: many systems give each ordinary user a group of one, and its write bit.
 ///
-/// Where there is an access control list, the group's bits are what the list allows at most, to
-/// whomever it names: nobody has an excuse then.
+/// With an access control list, the group bits are the most that the list grants to anyone it
+/// names, so that they always count.
 fn others_write(stat: &Stat, has_list: impl FnOnce() -> bool) -> bool {
     let by_group = stat.st_mode & Mode::WGRP.bits() != 0
         && (stat.st_gid != 0 && geteuid().is_root() || has_list());
@@ -285,19 +285,19 @@ fn has_list(file: BorrowedFd<'_>) -> bool {
     is_list(rustix::fs::fgetxattr(file, ACCESS_LIST, &mut [0; LIST_BYTES]))
 }
 
-/// A list that is too long for the buffer is one.
+/// A list that is too long for the buffer counts too.
 fn is_list(read: rustix::io::Result<usize>) -> bool {
     matches!(read, Ok(1..) | Err(rustix::io::Errno::RANGE))
 }
 
 const LIST_BYTES: usize = 256;
 
-/// Makes a folder and those above it with mode 0700, where they are missing and nobody but root and
-/// this user controls what is there; its real path.
+/// Makes a folder and its missing parents with mode 0700, and returns its real path. Only root and
+/// this user may control the parents that exist.
 pub fn make_missing(path: &Path) -> Result<PathBuf, OwnedError> {
     let mut missing: Vec<&OsStr> = Vec::new();
     let mut above = path;
-    // As far up as nothing is there; a link that leads nowhere is something.
+    // Climbs to the first parent that exists; a dangling link counts as existing.
     while let Err(error) = rustix::fs::lstat(above) {
         let (Some(name), Some(parent)) = (above.file_name(), above.parent()) else {
             return Err(OwnedError::io(above, error));
@@ -312,7 +312,7 @@ pub fn make_missing(path: &Path) -> Result<PathBuf, OwnedError> {
     for name in missing.into_iter().rev() {
         real.push(name);
         match rustix::fs::mkdir(&real, Mode::RWXU) {
-            // Another tare may have made it meanwhile; whose it is will be looked at.
+            // Another tare may have made it meanwhile; opening it checks the owner.
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(OwnedError::io(&real, error)),
         }
@@ -320,7 +320,7 @@ pub fn make_missing(path: &Path) -> Result<PathBuf, OwnedError> {
     Ok(real)
 }
 
-/// A folder of this user's own, held open.
+/// An open folder that belongs to this user.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -331,12 +331,12 @@ const OPEN_FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Folder {
-    /// Opens a folder, which is made where it is missing.
+    /// Opens a folder, and makes it if it is missing.
     pub fn make(path: &Path) -> Result<Self, OwnedError> {
         Self::open(&make_missing(path)?)
     }
 
-    /// Opens a folder that is there. It must be this user's, and nobody else's to write to.
+    /// Opens an existing folder. It must belong to this user, and nobody else may write to it.
     pub fn open(path: &Path) -> Result<Self, OwnedError> {
         let real = check(path)?;
         let fd = rustix::fs::open(&real, OPEN_FOLDER, Mode::empty())
@@ -345,11 +345,11 @@ impl Folder {
         if stat.st_uid != geteuid().as_raw() {
             return Err(OwnedError::Foreign { path: shown(&real), owner: stat.st_uid });
         }
-        // Sticky or not: whoever can add to it can put a journal there.
+        // Even in a sticky folder, others could add a journal.
         if others_write(&stat, || has_list(fd.as_fd())) {
             return Err(OwnedError::Writable { path: shown(&real), mode: stat.st_mode & 0o7777 });
         }
-        // Whoever can open it could lock it, and keep others waiting.
+        // A user who can open the folder could lock it and keep tare waiting.
         if stat.st_mode & (Mode::RWXG | Mode::RWXO).bits() != 0 {
             rustix::fs::fchmod(&fd, Mode::RWXU).map_err(|error| OwnedError::io(&real, error))?;
         }
@@ -367,7 +367,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// Makes a file that is not there yet, for this user alone.
+    /// Makes a new file that only this user can read and write.
     pub fn create(&self, name: &OsStr) -> Result<File, OwnedError> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::APPEND;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -376,11 +376,11 @@ impl Folder {
             .map_err(|error| OwnedError::io(&self.path.join(name), error))
     }
 
-    /// Opens a file to read, if it is a regular one that only this user could have written, under
-    /// one name, of at most so many bytes.
+    /// Opens a file to read. It must be a regular file of at most `limit` bytes with one hard
+    /// link, and only this user can have written it.
     pub fn read(&self, name: &OsStr, limit: u64) -> Result<File, OwnedError> {
         let path = self.path.join(name);
-        // Some file systems lock only what may be written.
+        // Some file systems lock only files that are open for writing.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd =
             rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(
@@ -415,19 +415,19 @@ impl Folder {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
-    /// Locks it until this is dropped, if nobody else has.
+    /// Locks the folder until this is dropped, unless it is locked already.
     pub fn try_lock(&self) -> Lock {
         try_lock(&self.fd)
     }
 }
 
-/// What came of locking a file.
+/// Result of trying to lock a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// By this process, as long as it has the file open.
+    /// Locked by this process, as long as it has the file open.
     Taken,
     Held,
-    /// The file system knows no locks (some of networks do not).
+    /// The file system has no locks (some network file systems).
     Unsupported,
 }
 
@@ -439,12 +439,12 @@ pub fn try_lock(file: impl AsFd) -> Lock {
     }
 }
 
-/// A folder that is new, of mode 0700, in one that only root and this user control.
+/// Makes a new folder with mode 0700; only root and this user may control its parent.
 pub fn make_new_folder(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::mkdir(path, Mode::RWXU)?)
 }
 
-/// Random bytes of the kernel's, as hexadecimal digits: nobody can guess a name made of them.
+/// Returns a name that nobody can guess: random bytes from the kernel, as hexadecimal digits.
 pub fn random_name() -> io::Result<String> {
     let mut bytes = [0u8; 8];
     let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -454,7 +454,7 @@ pub fn random_name() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Why a tree was left.
+/// Why a tree was not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     #[error("{0} is a symbolic link; it was left")]
@@ -465,12 +465,13 @@ pub enum TreeError {
     TooDeep { path: String, limit: usize },
 }
 
-/// Folders in folders: each level takes an open file. What lies deeper is moved up, so many times.
+/// Deepest nesting that is followed, since each level takes an open file. Deeper folders are moved
+/// to the top of the tree, at most `MOVES_MAX` times.
 const DEPTH_MAX: usize = 200;
 const MOVES_MAX: usize = 10_000;
 
-/// Removes a folder of this user's own with all that is in it. No part of `path` may be a link, and
-/// nothing is removed behind a link or on another file system. Whether there was anything.
+/// Removes a folder of this user with all its contents, and returns whether it existed. No part of
+/// `path` may be a link, and nothing is removed behind a link or on another file system.
 pub fn remove_tree(path: &Path) -> Result<bool, TreeError> {
     let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else {
         return Err(OwnedError::Kind { path: shown(path), expected: "a folder in another" }.into());
@@ -504,12 +505,12 @@ pub fn remove_tree(path: &Path) -> Result<bool, TreeError> {
     Ok(true)
 }
 
-/// A folder by its whole path, no part of which is a link; `None` where it is not there.
+/// Opens a folder by its absolute path, no part of which may be a link; `None` if it is missing.
 fn open_without_links(path: &Path) -> Result<Option<OwnedFd>, TreeError> {
     if !path.is_absolute() {
         return Err(OwnedError::Kind { path: shown(path), expected: "an absolute path" }.into());
     }
-    // To go through a folder one need not be allowed to read it.
+    // With O_PATH, passing through a folder needs no permission to read it.
     let through = OPEN_FOLDER.union(OFlags::PATH);
     let mut at = PathBuf::from("/");
     let mut fd = rustix::fs::open("/", through, Mode::empty())
@@ -530,7 +531,7 @@ fn open_without_links(path: &Path) -> Result<Option<OwnedFd>, TreeError> {
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
                 return match rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) if is_link(&stat) => Err(TreeError::Link(shown(&at))),
-                    // Nothing is below a file.
+                    // A file on the way: nothing can be below it.
                     _ => Ok(None),
                 };
             }
@@ -544,11 +545,11 @@ fn is_link(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
-/// A folder while it is removed.
+/// A folder that is being removed.
 struct Tree<'a> {
     top: BorrowedFd<'a>,
     device: u64,
-    /// Folders that were moved up.
+    /// Folders moved to the top so far.
     moved: usize,
 }
 

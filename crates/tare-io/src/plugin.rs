@@ -1,5 +1,5 @@
 //! A filter library with the plug-in interface (filters/include/tare_filter.h), loaded into this
-//! process. What it does is its own affair: whoever loads one is a process made for that.
+//! process. Its code is not under tare's control, so only a process made for that loads one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -16,7 +16,7 @@ type Filter = unsafe extern "C" fn(*const c_char) -> c_int;
 type Counters = unsafe extern "C" fn(*mut u64, *mut u64);
 
 impl Plugin {
-    /// Loads it and gives it its prefix; or why not, in one line.
+    /// Loads a library and initialises it with `prefix`. An error has one line.
     pub fn load(path: &Path, prefix: &CStr) -> Result<Self, String> {
         let text = path.to_string_lossy();
         let name = CString::new(text.as_bytes()).map_err(|_| format!("{text}: a zero byte"))?;
@@ -51,13 +51,13 @@ impl Plugin {
         }
     }
 
-    /// 1 accepts, 0 refuses, everything else is a failure.
+    /// Returns 1 if the URL is accepted and 0 if it is refused; anything else is a failure.
     pub fn answer(&self, url: &CStr) -> i32 {
         // SAFETY: called as the interface says.
         unsafe { (self.filter)(url.as_ptr()) }
     }
 
-    /// Accepted and refused.
+    /// Returns the numbers of accepted and of refused URLs.
     pub fn counters(&self) -> (u64, u64) {
         let (mut accepted, mut refused) = (0, 0);
         // SAFETY: called as the interface says.
@@ -83,7 +83,7 @@ fn last_error() -> String {
     }
 }
 
-/// What the library says of its failure, where it can.
+/// Returns the library's own error text, if it has one.
 fn reason(library: *mut c_void) -> Option<String> {
     let found = symbol(library, c"module_error")?;
     // SAFETY: our own symbol, a function of this type; what it returns is null or a C string.
@@ -94,8 +94,8 @@ fn reason(library: *mut c_void) -> Option<String> {
     }
 }
 
-/// This process's standard output for itself alone: whatever else writes to standard output or
-/// standard error from now on, such as a library, writes to nowhere.
+/// Returns this process's standard output, and sends everything else that is written to standard
+/// output or standard error from now on, such as by a library, to /dev/null.
 pub fn keep_stdout() -> std::io::Result<std::fs::File> {
     use std::os::fd::{AsFd, AsRawFd};
     let own = std::io::stdout().as_fd().try_clone_to_owned()?;

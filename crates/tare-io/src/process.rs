@@ -1,4 +1,4 @@
-//! Other processes: told to end, waited for, and kept to their CPUs.
+//! Processes: signals, waiting with a time limit, CPU affinity, capabilities, memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::reactor::SetupError;
 use crate::time::{DurationNs, monotonic_now};
 
-/// A process that can be waited for with a time limit, without being its parent.
+/// A process (pidfd) that others than its parent can wait for, with a time limit.
 #[derive(Debug)]
 pub struct Watched(OwnedFd);
 
@@ -23,15 +23,15 @@ impl Watched {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
-    /// Sends it a signal: it, and never another process that was given its number since.
+    /// Sends a signal to this process, and never to a later one that was given the same pid.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
         self.send(signal, 0)
     }
 
-    /// Sends a signal to the group that it leads, in the same way.
+    /// Sends a signal to the process group that it leads.
     pub fn signal_group(&self, pid: u32, signal: i32) -> io::Result<()> {
         match self.send(signal, PIDFD_SIGNAL_PROCESS_GROUP) {
-            // Linux before 6.9 does not know this flag.
+            // Linux before 6.9 does not know this flag; then a reused pid cannot be ruled out.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => signal_group(pid, signal),
             done => done,
         }
@@ -46,7 +46,7 @@ impl Watched {
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether the process has ended, waiting for that at most so long.
+    /// Waits at most `limit` for the process to end, and returns whether it has.
     pub fn ends_within(&self, limit: DurationNs) -> bool {
         let until = monotonic_now() + limit;
         loop {
@@ -70,8 +70,8 @@ impl Watched {
 
 const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
 
-/// From now on, processes whose parent ends become children of this one, if one of its descendants
-/// started them: nobody gets away by becoming a daemon.
+/// Makes orphaned descendants children of this process from now on, so that none escapes by
+/// becoming a daemon.
 pub fn adopt_orphans() -> io::Result<()> {
     // SAFETY: takes no pointers.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
@@ -80,13 +80,13 @@ pub fn adopt_orphans() -> io::Result<()> {
     }
 }
 
-/// Takes note of the end of a child that nothing else waits for.
+/// Reaps a child that has ended and that nothing else waits for.
 pub fn reap(pid: u32) {
     // SAFETY: a null status is allowed.
     unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), libc::WNOHANG) };
 }
 
-/// This process is killed when the thread that started it ends.
+/// Has this process killed when the thread that started it ends.
 pub fn end_with_parent() -> io::Result<()> {
     // SAFETY: takes no pointers.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } {
@@ -95,12 +95,12 @@ pub fn end_with_parent() -> io::Result<()> {
     }
 }
 
-/// What this command starts is killed when the thread that starts it ends, were it by `kill -9`.
+/// Has the command's process killed when the thread that starts it ends, even by `kill -9`.
 pub fn end_with_starter(command: &mut Command) {
     let starter = std::process::id();
     let tie = move || {
         end_with_parent()?;
-        // Too late, where the starter is gone already.
+        // The starter may have ended before prctl took effect.
         match parent_id() == starter {
             true => Ok(()),
             false => Err(io::ErrorKind::BrokenPipe.into()),
@@ -126,12 +126,13 @@ pub fn restore_default_signals(command: &mut Command) {
     unsafe { command.pre_exec(restore) };
 }
 
-/// Whether there is something to read (or the end) within so long.
+/// Waits at most `limit` for bytes or the end of the stream, and returns whether they came.
 pub fn readable_within(from: &impl AsRawFd, limit: DurationNs) -> bool {
     ready_within(from, libc::POLLIN, limit)
 }
 
-/// Whether it can be written to (a connection is there, or refused) within so long.
+/// Waits at most `limit` until `to` is writable (a connection: established or refused), and
+/// returns whether it is.
 pub fn writable_within(to: &impl AsRawFd, limit: DurationNs) -> bool {
     ready_within(to, libc::POLLOUT, limit)
 }
@@ -143,7 +144,7 @@ fn ready_within(file: &impl AsRawFd, events: i16, limit: DurationNs) -> bool {
     unsafe { libc::poll(&mut poll, 1, ms) > 0 }
 }
 
-/// Waits until no other process that locks it holds this file; until it is closed.
+/// Locks the file until it is closed, and waits for other holders of the lock first.
 pub fn lock(file: &std::fs::File) -> io::Result<()> {
     // SAFETY: takes no pointers.
     match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } {
@@ -152,13 +153,12 @@ pub fn lock(file: &std::fs::File) -> io::Result<()> {
     }
 }
 
-/// Gives such a lock back.
+/// Releases a lock taken by [`lock`].
 pub fn unlock(file: &std::fs::File) {
     // SAFETY: takes no pointers.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
-/// Sends a signal to one process.
 pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
     // SAFETY: takes no pointers.
     match unsafe { libc::kill(pid as libc::pid_t, signal) } {
@@ -177,7 +177,7 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Runs the calling thread, and what it starts from then on, on these CPUs only.
+/// Pins the calling thread, and everything it starts from then on, to these CPUs.
 pub fn pin_to(cpus: &[usize]) -> Result<(), SetupError> {
     let fits = cpus.iter().all(|cpu| *cpu < libc::CPU_SETSIZE as usize);
     // SAFETY: an all-zero set is valid, and every index was checked against its size.
@@ -199,21 +199,21 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Gives up all capabilities but these, for this process (which must have one thread) and all that
-/// it starts, also by programs that would get more.
+/// Drops all capabilities but these, for this process (which must have one thread) and everything
+/// it starts, setuid programs included. Does nothing unless this is root.
 pub fn keep_capabilities(kept: &[u32]) -> io::Result<()> {
     if !is_root() {
         return Ok(());
     }
     for capability in (0..64).filter(|number| !kept.contains(number)) {
-        // SAFETY: takes no pointers. Numbers that the kernel does not know are refused: the end.
+        // SAFETY: takes no pointers. The kernel refuses numbers past its last capability.
         let done =
             unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability as libc::c_ulong, 0, 0, 0) };
         if done < 0 {
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::EINVAL) => break,
-                // Who may not bound them has lost them already, or was never given them.
+                // No CAP_SETPCAP: it was dropped already, or never granted.
                 Some(libc::EPERM) => break,
                 _ => return Err(error),
             }
@@ -238,7 +238,7 @@ pub fn keep_capabilities(kept: &[u32]) -> io::Result<()> {
         libc::syscall(libc::SYS_capget, &mut header, &mut had) == 0 && {
             for (at, had) in had.iter_mut().enumerate() {
                 let kept = (mask >> (32 * at)) as u32;
-                // Effective and permitted shrink; nothing is inherited but by root's own rule.
+                // Inheritable is cleared: programs that root executes do not need it.
                 *had = [had[0] & kept, had[1] & kept, 0];
             }
             libc::syscall(libc::SYS_capset, &mut header, &had) == 0
@@ -255,7 +255,7 @@ pub fn own_cpu_time() -> DurationNs {
     DurationNs::from_ns(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// Memory of this process that is in use; 0 where that cannot be known.
+/// Resident memory of this process; 0 if unknown.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -6,7 +6,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The stream `name` of `seed`; `index` tells workers or servers of one name apart.
+    /// The stream `name` of `seed`; `index` distinguishes workers or servers of one name.
     pub fn stream(seed: u64, name: &str, index: u64) -> Self {
         // FNV-1a over the name; the generator's own mixing does the rest.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -12,12 +12,12 @@ use crate::endpoint::Endpoint;
 use crate::socket::SocketOptions;
 use crate::time::{DurationNs, Instant};
 
-/// Starts operations on connections and waits for what came of them.
+/// Starts operations on connections and waits for their completions.
 ///
 /// A connection lives in a *slot* that the engine chooses. Starting one yields a [`Token`], which
 /// is never used again: a completion that arrives late for a closed connection carries an old
-/// token, and the engine drops it. Receiving is always on; the engine answers by
-/// [`Reactor::release`]ing every chunk it was given.
+/// token, and the engine drops it. Receiving is always on; the engine must pass every chunk that it
+/// is given to [`Reactor::release`].
 pub trait Reactor {
     fn now(&self) -> Instant;
 
@@ -30,14 +30,14 @@ pub trait Reactor {
     /// Keeps bytes for as long as the reactor lives, so that the kernel may read them at any time.
     fn keep(&mut self, bytes: Arc<[u8]>) -> KeptId;
 
-    /// Hands bytes to the kernel. One send at a time for a connection: the next may follow
-    /// [`Happened::Sent`], or for [`Outgoing::Quiet`] the peer's answer.
+    /// Hands bytes to the kernel. A connection has one send at a time: the next may follow
+    /// [`Happened::Sent`] or, after [`Outgoing::Quiet`], the peer's answer.
     fn send(&mut self, token: Token, bytes: Outgoing);
 
     /// Ends a connection. Nothing more is delivered for its token by later waits.
     fn close(&mut self, token: Token, how: Close);
 
-    /// Submits what was started, waits as told, and appends what happened.
+    /// Submits what was started, waits as `wait` says, and appends the completions.
     fn wait(&mut self, wait: Wait, into: &mut Vec<Completion>) -> Result<(), SetupError>;
 
     /// The bytes of a received chunk.
@@ -46,12 +46,12 @@ pub trait Reactor {
     /// Gives a chunk's memory back.
     fn release(&mut self, chunk: Chunk);
 
-    /// Segments with data that a connection received, ever; `None` where the reactor cannot ask.
+    /// Segments with data that a connection has received so far; `None` if the reactor cannot know.
     fn data_segments(&self, _token: Token) -> Option<u64> {
         None
     }
 
-    /// How long waits have polled for nothing ([`Wait::polls`]), in all.
+    /// Total time for which waits have polled in vain ([`Wait::polls`]).
     fn idle(&self) -> DurationNs {
         DurationNs::ZERO
     }
@@ -68,14 +68,14 @@ impl Token {
     pub const NONE: Self = Self { slot: u32::MAX, generation: 0 };
 }
 
-/// What a server's listening socket gave.
+/// A connection from a server's listening socket.
 #[derive(Debug)]
 pub enum Accepted {
     Socket(OwnedFd),
     Simulated(u32),
 }
 
-/// Bytes that a reactor keeps, by the number that it gave them.
+/// Identifies bytes that a reactor keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptId(u32);
 
@@ -84,9 +84,9 @@ pub struct KeptId(u32);
 pub enum Outgoing {
     /// Kept bytes, few enough that success need not be reported.
     Quiet(KeptId, Range<usize>),
-    /// Kept bytes, however many; [`Happened::Sent`] brings an empty buffer.
+    /// Kept bytes of any length; [`Happened::Sent`] brings an empty buffer.
     Kept(KeptId, Range<usize>),
-    /// Comes back, cleared, with [`Happened::Sent`].
+    /// A buffer that comes back, cleared, with [`Happened::Sent`].
     Owned(Vec<u8>),
 }
 
@@ -96,7 +96,7 @@ impl Outgoing {
         !matches!(self, Self::Quiet(..))
     }
 
-    /// What comes back when it was sent whole: memory, emptied.
+    /// Returns the cleared buffer for [`Happened::Sent`].
     pub fn spent(self) -> Vec<u8> {
         match self {
             Self::Quiet(..) | Self::Kept(..) => Vec::new(),
@@ -108,7 +108,7 @@ impl Outgoing {
     }
 }
 
-/// What a reactor keeps for its engine.
+/// Bytes that a reactor keeps for its engine.
 #[derive(Debug, Default)]
 pub struct KeptBytes(Vec<Arc<[u8]>>);
 
@@ -128,12 +128,12 @@ impl KeptBytes {
     }
 }
 
-/// What a reactor's buffers and sockets are like.
+/// Settings of a reactor's buffers and sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     pub buffers: Buffers,
     pub sockets: SocketOptions,
-    /// How long calls may take that block.
+    /// Timeout of calls that block.
     pub timeout: DurationNs,
 }
 
@@ -145,8 +145,8 @@ impl Default for Tuning {
 
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
-/// Above this a [`Outgoing::Quiet`] send could outlive its call (a full socket buffer): have it
-/// reported then.
+/// Longest [`Outgoing::Quiet`] send. With a full socket buffer a longer one could outlive its call,
+/// so it must be reported.
 pub const QUIET_SEND_MAX_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,11 +167,11 @@ pub enum Happened {
     Accepted(Accepted),
     Connected,
     Received(Chunk),
-    /// What was not [`Outgoing::Quiet`] was sent whole; its buffer comes back.
+    /// A send other than [`Outgoing::Quiet`] is complete; its buffer comes back.
     Sent(Vec<u8>),
     /// The peer will send no more.
     Eof,
-    /// The connection is useless from here; the engine still closes it.
+    /// The connection has failed, with this errno; the engine still has to close it.
     Failed(i32),
 }
 
@@ -183,7 +183,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// For reactors outside this crate (the simulated one).
+    /// Makes a chunk in a reactor outside this crate (the simulated one).
     pub fn new(index: u32, len: u32) -> Self {
         Self { index, len }
     }
@@ -196,15 +196,15 @@ impl Chunk {
 /// How long to wait, and for how much.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// Return by then at the latest.
+    /// Latest time to return.
     pub until: Instant,
-    /// Where the kernel can, gather this many completions before returning …
+    /// Wait for this many completions before returning, if the kernel can.
     pub batch: u32,
-    /// … but return with fewer after this long.
+    /// Return with fewer than [`Wait::batch`] completions after this long.
     pub linger: DurationNs,
-    /// The last stretch before `until` is polled, not slept: waking from sleep takes tens of µs.
+    /// Time before `until` that is polled, not slept: waking from sleep takes tens of µs.
     pub spin: DurationNs,
-    /// All of it is polled, other threads of this CPU going first: nobody has to wake this one.
+    /// Poll all the time, and yield to other threads of this CPU, so that no wake-up is needed.
     pub polls: bool,
 }
 
@@ -214,7 +214,7 @@ impl Wait {
         Self { until, batch: 1, linger, spin, polls: false }
     }
 
-    /// Splits the time left into a sleep, and whether to poll after it.
+    /// Returns how long to sleep; the time left after that is polled.
     pub(crate) fn sleep_at(&self, now: Instant) -> DurationNs {
         if self.polls {
             return DurationNs::ZERO;
@@ -223,7 +223,7 @@ impl Wait {
         DurationNs::from_ns(left.as_ns().saturating_sub(self.spin.as_ns()))
     }
 
-    /// Between two looks, neither of which found anything.
+    /// Called between two polls that found nothing.
     pub(crate) fn pause(&self) {
         if self.polls { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
@@ -250,13 +250,13 @@ impl ReactorKind {
     }
 }
 
-/// The kernel refused something without which nothing runs.
+/// The kernel refused something that tare cannot run without.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}{hint}")]
 pub struct SetupError {
     pub what: String,
     pub source: std::io::Error,
-    /// Starts with "; " where there is one.
+    /// Empty, or starts with "; ".
     pub hint: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Sockets as both reactors want them: not blocking, no Nagle, bound where asked.
+//! Opens and prepares sockets for the reactors: blocking mode, options, local address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,23 +11,23 @@ use crate::endpoint::Endpoint;
 use crate::reactor::SetupError;
 use crate::time::DurationNs;
 
-/// io_uring wants blocking sockets (it parks the request itself), epoll the other kind.
+/// io_uring needs blocking sockets (it parks the request itself), epoll non-blocking ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Blocking {
     Yes,
     No,
 }
 
-/// Connections waiting to be accepted; the kernel lowers it to its own `somaxconn`.
+/// Backlog of a listening socket; the kernel caps it at `somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// What may be asked of sockets; the kernel's own choice where `None`.
+/// Socket options; `None` leaves the kernel's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketOptions {
-    /// TCP: small sends leave at once, whatever is still on its way (TCP_NODELAY).
+    /// TCP_NODELAY: small sends leave at once, even while earlier data is unacknowledged.
     pub nodelay: bool,
-    /// Bytes of the send and of the receive buffer, each; the kernel doubles it for itself.
+    /// Size of the send and of the receive buffer, each; the kernel doubles it for its own use.
     pub buffer_bytes: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ pub fn address(endpoint: &Endpoint) -> io::Result<SockAddr> {
     }
 }
 
-/// A socket ready to connect to `to`.
+/// Opens a socket that is ready to connect to `to`.
 pub fn outgoing(
     to: &Endpoint,
     from: Option<IpAddr>,
@@ -87,8 +87,8 @@ pub fn outgoing(
     Ok(socket)
 }
 
-/// A listening socket. `shared` lets several threads listen on one TCP address, each with a queue
-/// of its own. The second value is where it listens in fact (port 0 is chosen by the kernel).
+/// Opens a listening socket. `shared` lets several threads listen on one TCP address, each with a
+/// queue of its own. Also returns the bound address (for port 0 the kernel chooses one).
 pub fn listener(at: &Endpoint, shared: bool) -> Result<(OwnedFd, Endpoint), SetupError> {
     let error = |source| SetupError::new(format!("cannot listen on {at}"), source);
     let socket = open(at, Blocking::No).map_err(error)?;
@@ -103,14 +103,14 @@ pub fn listener(at: &Endpoint, shared: bool) -> Result<(OwnedFd, Endpoint), Setu
         Endpoint::Udp(_) => own()?.map(Endpoint::Udp),
         Endpoint::Unix(_) => None,
     };
-    // Datagrams come as they come.
+    // Datagram sockets have no backlog.
     if !matches!(at, Endpoint::Udp(_)) {
         socket.listen(BACKLOG).map_err(error)?;
     }
     Ok((socket.into(), bound.unwrap_or_else(|| at.clone())))
 }
 
-/// Accepting blocks, but no longer than this.
+/// Makes accepting block, but no longer than `limit`.
 pub fn accept_within(
     listener: &impl std::os::fd::AsFd,
     limit: std::time::Duration,
@@ -120,7 +120,7 @@ pub fn accept_within(
     socket.set_read_timeout(Some(limit))
 }
 
-/// Wakes whoever waits on a socket.
+/// Shuts a socket down, which wakes every thread that waits on it.
 pub fn shut_down(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
     SockRef::from(fd).shutdown(std::net::Shutdown::Both)
 }
@@ -133,7 +133,7 @@ pub fn prepare_accepted(fd: &impl std::os::fd::AsFd, blocking: Blocking, options
     let _ = options.set(&socket, true);
 }
 
-/// Prepares a socket for datagrams of anybody.
+/// Prepares an unconnected datagram socket; `polled` makes it non-blocking.
 pub fn prepare_datagrams(
     socket: &std::net::UdpSocket,
     options: SocketOptions,
@@ -143,7 +143,7 @@ pub fn prepare_datagrams(
     socket.set_nonblocking(polled)
 }
 
-/// What has come already, of a socket that would wait.
+/// Receives what has already arrived, without blocking even on a blocking socket.
 pub fn receive_now(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
     let (at, length, flags) = (into.as_mut_ptr(), into.len(), libc::MSG_DONTWAIT);
     // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
@@ -151,13 +151,13 @@ pub fn receive_now(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Makes the coming close send a reset.
+/// Makes closing the socket send a reset (RST).
 pub fn reset_on_close(fd: &impl std::os::fd::AsFd) {
     let _ = SockRef::from(fd).set_linger(Some(std::time::Duration::ZERO));
 }
 
-/// As `send(2)`, without the C library's preparations for a thread that is cancelled, which none
-/// here is: they take as many instructions as all else around the call.
+/// Does what `send(2)` does, but skips the C library's thread cancellation, which takes as many
+/// instructions as everything else around the call.
 pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     let (at, length, nobody) = (bytes.as_ptr(), bytes.len(), std::ptr::null::<libc::sockaddr>());
     let (fd, flags) = (libc::c_long::from(fd), libc::c_long::from(libc::MSG_NOSIGNAL));
@@ -175,7 +175,7 @@ pub fn receive(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Waits until one of them can be written to, or read from.
+/// Waits until one of them is writable (or readable), for at most `limit` or 1 s.
 pub fn wait_ready(fds: &[RawFd], writable: bool, limit: DurationNs) -> io::Result<()> {
     let events = if writable { libc::POLLOUT } else { libc::POLLIN };
     let mut polled: Vec<libc::pollfd> =
@@ -189,7 +189,7 @@ pub fn wait_ready(fds: &[RawFd], writable: bool, limit: DurationNs) -> io::Resul
     }
 }
 
-/// Waits for bytes, to the nanosecond as timers go.
+/// Waits for bytes, with a timeout in nanoseconds.
 pub fn wait_readable_exactly(socket: &impl AsRawFd, limit: DurationNs) -> io::Result<()> {
     let mut polled = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let limit = libc::timespec {
@@ -204,7 +204,7 @@ pub fn wait_readable_exactly(socket: &impl AsRawFd, limit: DurationNs) -> io::Re
     }
 }
 
-/// Segments that a TCP connection sent again, ever; 0 where the kernel does not tell.
+/// Segments that a TCP connection has retransmitted so far; 0 if the kernel does not say.
 pub fn retransmits(fd: RawFd) -> u64 {
     tcp_info(fd).map_or(0, |info| u64::from(info.tcpi_total_retrans))
 }
@@ -227,7 +227,7 @@ pub(crate) fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
     (done == 0).then_some(info)
 }
 
-/// Whether a send or receive only has to wait: for room, for bytes, or for the driver's memory.
+/// Whether a send or receive can be retried: no room, no bytes, interrupted, or no driver memory.
 pub fn is_not_yet(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS))
 }

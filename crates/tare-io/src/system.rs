@@ -1,4 +1,4 @@
-//! Small things asked of the operating system: CPUs, limits, the time a thread has used.
+//! Small services of the operating system: CPU time, CPU affinity, resource limits, signals.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::time::DurationNs;
 /// CPU time of one thread or one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Sampled by the timer tick on most kernels: means something over many ticks.
+    /// Sampled by the timer tick on most kernels, so only meaningful over many ticks.
     pub user: DurationNs,
     pub system: DurationNs,
     /// Exact.
@@ -20,7 +20,7 @@ impl CpuTime {
         self.total
     }
 
-    /// Without what polling for nothing took, which was the kernel's time.
+    /// Subtracts the time of polling in vain, which was spent in the kernel.
     pub fn without(self, idle: DurationNs) -> Self {
         let minus = |a: DurationNs| DurationNs::from_ns(a.as_ns().saturating_sub(idle.as_ns()));
         Self { user: self.user, system: minus(self.system), total: minus(self.total) }
@@ -82,8 +82,8 @@ pub fn pin_thread(cpu: usize) -> Result<(), SetupError> {
     if done < 0 { Err(SetupError::last(format!("cannot run on CPU {cpu}"))) } else { Ok(()) }
 }
 
-/// Sets a variable of the environment, for this process and its children. Only before any thread is
-/// started: another could be reading it.
+/// Sets an environment variable for this process and its children. Call this before any thread is
+/// started: another thread could be reading the environment.
 pub fn set_variable(name: &str, value: &std::ffi::OsStr) {
     // SAFETY: the caller has no other thread.
     unsafe { std::env::set_var(name, value) };
@@ -94,7 +94,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     cpus_of(0)
 }
 
-/// The CPUs that a process may run on (0 is this one); none where it has ended.
+/// The CPUs that a process may run on (0 is this process); none if it has ended.
 pub fn cpus_of(pid: u32) -> Vec<usize> {
     // SAFETY: an all-zero set is valid, and the call fills it.
     let set = unsafe {
@@ -112,17 +112,17 @@ pub fn sharpen_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
 }
 
-/// Raises the open-file limit to `wanted` where allowed; what it is afterwards.
+/// Raises the open-file limit to `wanted` if allowed, and returns the resulting limit.
 pub fn raise_open_files(wanted: u64) -> u64 {
     raise(libc::RLIMIT_NOFILE, wanted)
 }
 
-/// Memory that may be locked: the rings of all of a user's processes without CAP_IPC_LOCK share it, by
-/// what each may lock.
+/// Wanted locked-memory limit in bytes. Without CAP_IPC_LOCK, the rings of all processes of a user
+/// count towards the limit of each.
 const FOR_RINGS: u64 = 1 << 30;
 
-/// Raises what may be locked to what the rings of many clients need, where allowed; how much of that it
-/// is afterwards.
+/// Raises the locked-memory limit to what the rings of many clients need, if allowed. Returns the
+/// resulting limit, at most `FOR_RINGS`.
 pub fn raise_locked_memory() -> u64 {
     raise(libc::RLIMIT_MEMLOCK, FOR_RINGS).min(FOR_RINGS)
 }
@@ -135,7 +135,7 @@ fn raise(resource: libc::__rlimit_resource_t, wanted: u64) -> u64 {
         if limit.rlim_cur >= wanted {
             return limit.rlim_cur;
         }
-        // First as far as anyone may; then, where privileged, beyond the hard limit.
+        // First up to the hard limit, as anyone may; then beyond it, if privileged.
         let soft = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
         libc::setrlimit(resource, &soft);
         if wanted > limit.rlim_max {
@@ -147,13 +147,13 @@ fn raise(resource: libc::__rlimit_resource_t, wanted: u64) -> u64 {
     limit.rlim_cur
 }
 
-/// What the C library calls this error, for people.
+/// Returns the C library's text for this error, in lower case.
 pub fn errno_text(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Columns of the terminal that standard error is, where it is one.
+/// Columns of the terminal on standard error, if it is one.
 pub fn terminal_columns() -> Option<u16> {
     // SAFETY: an all-zero winsize is valid, and the call fills it.
     let (done, size) = unsafe {
@@ -181,8 +181,8 @@ pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()
     Ok(())
 }
 
-/// Gives a signal its default effect again, and sends it to this process. May be called in a
-/// handler, after which it takes effect.
+/// Restores a signal's default action and sends the signal to this process. May be called in a
+/// handler; the signal takes effect when the handler returns.
 pub fn end_by(signal: i32) {
     // SAFETY: both take no pointers that matter here, and both may be called in signal handlers.
     unsafe {
@@ -191,7 +191,7 @@ pub fn end_by(signal: i32) {
     }
 }
 
-/// Ends this process, and runs nothing on the way. May be called in a handler.
+/// Ends this process without any cleanup. May be called in a handler.
 pub fn exit_at_once(code: i32) -> ! {
     // SAFETY: it takes no pointer, returns to nobody, and may be called in signal handlers.
     unsafe { libc::_exit(code) }

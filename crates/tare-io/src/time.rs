@@ -24,7 +24,7 @@ impl Instant {
         self.0
     }
 
-    /// Time since `earlier`; zero where `earlier` is in fact later.
+    /// Time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> DurationNs {
         DurationNs(self.0.saturating_sub(earlier.0))
     }
@@ -55,7 +55,7 @@ impl DurationNs {
         Self(secs * 1_000_000_000)
     }
 
-    /// Rounds to the nearest nanosecond; negative and NaN become zero, too large saturates.
+    /// Rounds to the nearest nanosecond. Negative and NaN become zero; too large a value saturates.
     pub fn from_secs_f64(secs: f64) -> Self {
         Self((secs * 1e9).round() as u64)
     }
@@ -68,7 +68,7 @@ impl DurationNs {
         self.0 as f64 / 1e9
     }
 
-    /// Reads `250us`, `20ms`, `1.5s`, `2m`, `1h`. A bare number is refused: its unit is a guess.
+    /// Parses `250us`, `20ms`, `1.5s`, `2m`, `1h`. A bare number is an error: its unit is unknown.
     pub fn parse(text: &str) -> Result<Self, ParseDurationError> {
         let error = || ParseDurationError { input: text.to_owned() };
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
@@ -84,7 +84,7 @@ impl DurationNs {
         };
         let number: f64 = number.parse().map_err(|_| error())?;
         let ns = (number * scale_ns).round();
-        // Beyond a century the user meant something else, and sums of instants must not overflow.
+        // More than a century is a mistake, and sums of instants must not overflow.
         if ns.is_finite() && ns <= 3.2e18 { Ok(Self(ns as u64)) } else { Err(error()) }
     }
 }
@@ -116,7 +116,8 @@ impl Add for DurationNs {
     }
 }
 
-/// Exact, in the largest unit that is whole: `90s`, `1500us`. As a user would write it back.
+/// Exact, in the largest unit that leaves no fraction: `90s`, `1500us`. [`DurationNs::parse`]
+/// accepts it.
 impl fmt::Display for DurationNs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
@@ -143,12 +144,12 @@ pub fn monotonic_now() -> Instant {
 
 /// Wall time, for people and file names only.
 pub fn wall_unix_ms() -> u64 {
-    #[allow(clippy::disallowed_methods)] // The one place that reads it.
+    #[allow(clippy::disallowed_methods)] // Wall time is read only in this file.
     let now = std::time::SystemTime::now();
     now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The same in nanoseconds, to compare with another machine's.
+/// Wall time in nanoseconds, to compare with another machine's.
 pub fn wall_unix_ns() -> u64 {
     #[allow(clippy::disallowed_methods)]
     let now = std::time::SystemTime::now();

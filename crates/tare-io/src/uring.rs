@@ -1,8 +1,8 @@
-//! The reactor on io_uring: one ring a worker, registered files, multishot receive.
+//! The reactor on io_uring: one ring per worker, registered files, multishot receive.
 //!
-//! What makes it beat epoll is the batched wait: one system call submits all sends of a turn and
-//! sleeps until several replies are there. [`Wait::batch`] and [`Wait::linger`] bound what that may
-//! add to a latency.
+//! Its advantage over epoll is the batched wait: one system call submits all sends of a turn and
+//! sleeps until several replies have arrived. [`Wait::batch`] and [`Wait::linger`] bound the
+//! latency that this adds.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,8 +22,8 @@ use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{DurationNs, Instant, monotonic_now};
 
 pub struct UringReactor {
-    // Dropped first: what a ring still holds is then cancelled, not carried out, so that the kernel
-    // reads nothing of what follows.
+    // Dropped first, which cancels the operations that the ring still holds, so that the kernel no
+    // longer reads memory of the fields below.
     ring: IoUring,
     buffers: BufferRing,
     kept: KeptBytes,
@@ -31,8 +31,8 @@ pub struct UringReactor {
     /// Buffers of connections that were closed while the kernel was still sending them.
     orphans: Vec<(u64, Outgoing)>,
     ready: Vec<Completion>,
-    /// Connections whose receive found no free buffer. Armed again with the next wait: by then the
-    /// engine has released some, and reaping cannot go round in circles.
+    /// Connections with a receive that found no free buffer. Armed again at the next wait: by then
+    /// the engine has released some, and reaping cannot loop for ever.
     starved: Vec<Token>,
     listener: Option<OwnedFd>,
     has_min_wait: bool,
@@ -56,8 +56,8 @@ struct Connection {
     queued_epoch: u64,
 }
 
-/// What a completion is about, in the top byte of its user data; below it 24 bits of generation
-/// and 32 of slot.
+/// The operation that a completion ends, in the top byte of its user data. Below it are 24 bits of
+/// generation and 32 of slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Op {
@@ -66,20 +66,20 @@ enum Op {
     SendQuiet = 3,
     Send = 4,
     Accept = 5,
-    /// Cancelling and closing; nobody asks how it went.
+    /// Cancelling at a close; the result is ignored.
     Tidy = 6,
 }
 
 const GENERATION_MASK: u32 = 0x00ff_ffff;
-/// Sends and receives of one turn; a fuller queue is submitted early.
+/// Room for the sends and receives of one turn; a full queue is submitted early.
 const SUBMISSIONS: u32 = 1024;
 /// A full completion queue only ends multishot receives, which are armed again.
 const COMPLETIONS: u32 = 8192;
 const BUFFER_GROUP: u16 = 0;
 
 impl UringReactor {
-    /// A reactor for connections in slots `0..slots`; fails where the kernel is too old or forbids
-    /// io_uring (containers often do).
+    /// A reactor for connections in slots `0..slots`. Fails if the kernel is too old or io_uring is
+    /// forbidden (as in many containers).
     pub fn new(slots: u32) -> Result<Self, SetupError> {
         Self::tuned(slots, Tuning::default())
     }
@@ -137,7 +137,7 @@ impl UringReactor {
         self.connections[slot as usize].queued_epoch = self.epoch;
     }
 
-    /// Hands over what is queued. An error here shows up again in `wait`.
+    /// Submits what is queued. An error here shows up again in `wait`.
     fn submit(&mut self) {
         let _ = self.ring.submit();
         self.epoch += 1;
@@ -314,12 +314,12 @@ impl UringReactor {
 }
 
 impl Drop for UringReactor {
-    /// The kernel takes a ring down in the background, and until then its requests hold their
-    /// sockets open: a port would stay taken, a peer would wait. So they are shut down here.
+    /// Shuts the sockets down. The kernel tears a ring down in the background, and until then its
+    /// requests hold the sockets open: a port would stay taken and a peer would wait.
     fn drop(&mut self) {
         let sockets = self.connections.iter().filter_map(|c| c.fd.as_ref()).chain(&self.listener);
         for socket in sockets {
-            // Fails where the peer has gone already, which is just as well.
+            // Fails if the peer has gone already, which does no harm.
             let _ = socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Both);
         }
     }
@@ -373,7 +373,7 @@ impl Reactor for UringReactor {
         let connection = &mut self.connections[token.slot as usize];
         assert_eq!(connection.generation, token.generation, "send on a closed connection");
         assert!(connection.sending.is_none(), "send before the last one ended");
-        // Where a buffer's bytes lie does not change when the buffer itself is moved.
+        // Moving the buffer below does not move the bytes that it points to.
         let to_send = self.kept.of(&bytes);
         let (start, len) = (to_send.as_ptr(), to_send.len());
         let send = opcode::Send::new(types::Fixed(token.slot), start, len as u32)
@@ -409,8 +409,8 @@ impl Reactor for UringReactor {
             let entry = opcode::AsyncCancel2::new(builder).build();
             self.push_for(token.slot, entry.user_data(user_data(Op::Tidy, token)));
         }
-        // What is queued for this connection must run before its slot is emptied, and a connect
-        // before its address goes.
+        // Entries queued for this connection must be submitted before its slot is emptied, and a
+        // connect before its address is freed.
         if self.connections[token.slot as usize].queued_epoch == self.epoch {
             self.submit();
         }
@@ -471,7 +471,7 @@ fn user_data(op: Op, token: Token) -> u64 {
 mod tests {
     use super::*;
 
-    /// A thread has sixteen places for rings that are registered with it, and keeps those rings.
+    /// A thread can have 16 rings registered with it, and keeps them open.
     #[test]
     fn a_reactor_leaves_nothing_with_the_thread_that_made_it() {
         for _ in 0..16 {

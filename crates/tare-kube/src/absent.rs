@@ -1,4 +1,4 @@
-//! No cluster: this program was built without the feature `client`.
+//! Stands in for `cluster` without the feature `client`: every call fails.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Bounds what a cluster may answer: a hostile one answers without end.
+//! Limits the size of a cluster's answers: a hostile one could answer without end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-/// Bytes that all answers to one question may have together, and the memory that they may take once
+/// Limits for all answers to one call together: their bytes, and the memory that they take once
 /// they are parsed.
 const BYTES_MAX: u64 = 32 << 20;
 const MEMORY_MAX: u64 = 512 << 20;
@@ -18,7 +18,7 @@ const VALUE_BYTES: u64 = 64;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// How much of that is left.
+/// How much of these limits is left.
 #[derive(Clone, Debug, Default)]
 pub struct Allowance(Arc<Left>);
 
@@ -29,7 +29,7 @@ struct Left {
 }
 
 impl Allowance {
-    /// To be called before each question.
+    /// Must be called before each call to the cluster.
     pub fn refill(&self) {
         self.0.bytes.store(BYTES_MAX, Ordering::Relaxed);
         self.0.memory.store(MEMORY_MAX, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Allowance {
     }
 }
 
-/// An answer's body that ends with an error where the allowance does.
+/// An answer's body that fails when the allowance is used up.
 pub struct Bounded<B> {
     pub body: B,
     pub allowance: Allowance,

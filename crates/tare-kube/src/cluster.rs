@@ -1,4 +1,4 @@
-//! Asking and telling a cluster.
+//! Calls to a cluster's API.
 
 use std::fmt;
 use std::future::Future;
@@ -24,29 +24,29 @@ use crate::error::{KubeError, in_words, line};
 use crate::kind::Kind;
 use crate::which::Which;
 
-/// A cluster that can be spoken with.
+/// A connection to a cluster.
 pub struct Cluster {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
     allowance: Allowance,
-    /// How long a question is repeated.
+    /// How long a call is retried.
     tries: DurationNs,
     pub which: Which,
-    /// The context that was meant where none was named: another may be the current one later.
+    /// The context in use, even if none was named: the current one may change later.
     pub context: Option<String>,
     /// Its address, for messages.
     pub server: String,
-    /// The namespace that the context names.
+    /// The context's default namespace.
     pub namespace: String,
 }
 
-/// One call, and all tries of one.
+/// Timeouts of one attempt, and of a call with all its retries.
 const CALL: Duration = Duration::from_secs(10);
 const TRIES: DurationNs = DurationNs::from_secs(30);
-/// Said of what a try made whose answer did not come.
+/// Marks an error about an object that an earlier attempt created, but its answer was lost.
 const LOST: &str = ", by a try whose answer was lost";
 const PAUSE: Duration = Duration::from_millis(500);
-/// Objects that are asked for at a time.
+/// Objects per page.
 const PAGE: u32 = 250;
 const OBJECTS_MAX: usize = 20_000;
 const LIST_WITHIN: DurationNs = DurationNs::from_secs(60);
@@ -75,14 +75,14 @@ impl Cluster {
         Ok(Self { runtime, client, allowance, tries, which, context, server, namespace })
     }
 
-    /// Asks everything once.
+    /// Turns retries off.
     #[must_use]
     pub fn impatient(mut self) -> Self {
         self.tries = DurationNs::ZERO;
         self
     }
 
-    /// The server's version: the cheapest question there is.
+    /// Returns the server's version: the cheapest call there is.
     pub fn version(&self) -> Result<String, KubeError> {
         self.allowance.refill();
         let answer = self.tried("ask", "the cluster's version", false, || async {
@@ -106,7 +106,7 @@ impl Cluster {
         let api = self.api(kind, namespace);
         let made = self.tried("create", &what, true, || api.create(&POST, &typed));
         match made {
-            // Names are of this run alone.
+            // Names are unique to this run, so the object is ours.
             Err(KubeError::Refused { why, .. }) if why.contains(LOST) => {
                 value(&self.tried("get", &what, false, || api.get(&name))?)
             }
@@ -114,7 +114,7 @@ impl Cluster {
         }
     }
 
-    /// `None` where there is no such object.
+    /// Returns an object; `None` if there is no such one.
     pub fn read(
         &self,
         kind: Kind,
@@ -126,23 +126,23 @@ impl Cluster {
         self.tried("get", &what, false, || api.get_opt(name))?.as_ref().map(value).transpose()
     }
 
-    /// All that bear these labels; an empty namespace is all of them.
+    /// Returns all objects with these labels, in all namespaces if `namespace` is empty.
     pub fn list(&self, kind: Kind, namespace: &str, labels: &str) -> Result<Vec<Value>, KubeError> {
         self.list_all(kind, namespace, ListParams::default().labels(labels))
     }
 
-    /// Events about one object, newest last.
+    /// Returns the events about one object.
     pub fn events_of(&self, namespace: &str, name: &str) -> Result<Vec<Value>, KubeError> {
         let asked = ListParams::default().fields(&format!("involvedObject.name={name}"));
         self.list_all(Kind::Event, namespace, asked)
     }
 
-    /// Events of one reason, in all namespaces.
+    /// Returns the events with one reason, in all namespaces.
     pub fn events_for(&self, reason: &str) -> Result<Vec<Value>, KubeError> {
         self.list_all(Kind::Event, "", ListParams::default().fields(&format!("reason={reason}")))
     }
 
-    /// Page by page, within one question's allowance.
+    /// Lists page by page, within one call's allowance.
     fn list_all(
         &self,
         kind: Kind,
@@ -170,7 +170,7 @@ impl Cluster {
         Err(KubeError::Refused { verb: "list", what, why })
     }
 
-    /// Whether there was such an object. With `uid`, another of the same name is left alone.
+    /// Deletes an object; returns whether it existed. With `uid`, another of the same name is kept.
     pub fn delete(
         &self,
         kind: Kind,
@@ -185,7 +185,7 @@ impl Cluster {
         let what = what(kind, namespace, name);
         match self.tried("delete", &what, false, || opt(api.delete(name, &how))) {
             Ok(found) => Ok(found.is_some()),
-            // It is another one by now.
+            // Another object has this name by now.
             Err(KubeError::Refused { why, .. }) if uid.is_some() && why.contains("UID") => {
                 Ok(false)
             }
@@ -193,7 +193,7 @@ impl Cluster {
         }
     }
 
-    /// Changes what `patch` names.
+    /// Applies a merge patch.
     pub fn patch(
         &self,
         kind: Kind,
@@ -207,7 +207,7 @@ impl Cluster {
         value(&self.tried("patch", &what, false, || api.patch(name, &how, &patch))?)
     }
 
-    /// The API for one question, which begins with a full allowance.
+    /// Returns the API for one call, which starts with a full allowance.
     fn api(&self, kind: Kind, namespace: &str) -> Objects {
         self.allowance.refill();
         let resource = resource(kind);
@@ -217,7 +217,7 @@ impl Cluster {
         }
     }
 
-    /// Asks until there is an answer, for a while: servers restart, and are busy.
+    /// Retries until there is an answer or the time is over: servers restart, and may be busy.
     fn tried<T, F>(
         &self,
         verb: &'static str,
@@ -249,7 +249,7 @@ impl Cluster {
                         _ => return Err(KubeError::Refused { verb, what, why }),
                     }
                 }
-                // Another try would end the same way.
+                // A retry would fail in the same way.
                 Ok(Err(error)) if self.allowance.is_used_up() || is_final(&error) => {
                     let (what, why) = (what.to_owned(), in_words(&error));
                     return Err(KubeError::Refused { verb, what, why });
@@ -279,8 +279,7 @@ fn resource(kind: Kind) -> ApiResource {
     }
 }
 
-/// Whether trying again cannot help: a name that stands in no request, an answer that is none of
-/// Kubernetes.
+/// Whether a retry cannot help: an invalid request, or an answer that is not Kubernetes's.
 fn is_final(error: &Error) -> bool {
     matches!(
         error,
@@ -288,7 +287,7 @@ fn is_final(error: &Error) -> bool {
     )
 }
 
-/// Said by the same code as what is not allowed.
+/// An exceeded quota has the same status code as a missing right.
 fn is_about_quota(message: &str) -> bool {
     message.contains("exceeded quota") || message.contains("failed quota")
 }
@@ -307,7 +306,7 @@ fn value(object: &DynamicObject) -> Result<Value, KubeError> {
         .map_err(|error| KubeError::Unreachable(format!("an answer is no object: {error}")))
 }
 
-/// As rules of access name it: `pods/tare-1-0 in namespace tare-1`.
+/// Names an object as RBAC rules do: `pods/tare-1-0 in namespace tare-1`.
 fn what(kind: Kind, namespace: &str, name: &str) -> String {
     let slash = if name.is_empty() { "" } else { "/" };
     match kind.is_namespaced() && !namespace.is_empty() {
@@ -321,10 +320,10 @@ fn runtime() -> Result<Runtime, KubeError> {
     built.map_err(|error| KubeError::Unreachable(format!("cannot wait for a cluster: {error}")))
 }
 
-/// As kubectl finds it: `$KUBECONFIG`, `~/.kube/config`, or within a pod.
+/// Finds the configuration as kubectl does: `$KUBECONFIG`, `~/.kube/config`, or within a pod.
 async fn config(which: &Which) -> Result<(Config, Option<String>), KubeError> {
     let options = KubeConfigOptions { context: which.context.clone(), ..Default::default() };
-    // It may name programs to run: nobody else may have written it.
+    // A kubeconfig may name programs to run, so nobody else may be able to write it.
     for path in kubeconfigs(which) {
         owned::check(&path)
             .map_err(|error| KubeError::Usage(format!("kubeconfig {}: {error}", path.display())))?;
@@ -350,7 +349,7 @@ async fn config(which: &Which) -> Result<(Config, Option<String>), KubeError> {
     Ok((config, context))
 }
 
-/// The files that will be read, as far as they are there.
+/// Returns those of the files to read that exist.
 fn kubeconfigs(which: &Which) -> Vec<PathBuf> {
     let named = which.kubeconfig.clone().map(|path| vec![path]);
     let given = || std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty());
@@ -389,7 +388,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// One object of a manifest, as JSON.
+/// Parses a manifest of one object.
 pub fn manifest(text: &str) -> Result<Value, KubeError> {
     let found: Value = serde_saphyr::from_str(text)
         .map_err(|error| KubeError::Usage(error.to_string().replace('\n', " ")))?;

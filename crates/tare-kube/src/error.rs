@@ -1,22 +1,22 @@
-//! What a cluster refuses, and who must act.
+//! Errors of a cluster, grouped by the person who can fix them.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeError {
-    /// The user's words: no such context, a manifest that is no object.
+    /// Invalid input of the user: an unknown context, a manifest that is not an object.
     #[error("{0}")]
     Usage(String),
-    /// Nobody answers, or not in time.
+    /// No answer, or not in time.
     #[error("{0}")]
     Unreachable(String),
-    /// Who asks may not do that.
+    /// The user lacks the right.
     #[error("not allowed to {verb} {what}: {why}")]
     Forbidden { verb: &'static str, what: String, why: String },
-    /// The cluster's own words: a quota, an admission webhook, a field that it does not take.
+    /// Rejected by the cluster: a quota, an admission webhook, an invalid field.
     #[error("cannot {verb} {what}: {why}")]
     Refused { verb: &'static str, what: String, why: String },
 }
 
-/// A cluster's words on one line of bounded length.
+/// Puts a cluster's message on one line of limited length.
 #[cfg(feature = "client")]
 pub(crate) fn line(text: &str) -> String {
     let mut words = text.split_whitespace();
@@ -36,7 +36,7 @@ pub(crate) fn line(text: &str) -> String {
 #[cfg(feature = "client")]
 const WORDS_MAX: usize = 300;
 
-/// An error with its causes, on one line.
+/// Formats an error with its causes on one line.
 #[cfg(feature = "client")]
 pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -1,4 +1,4 @@
-//! A program in a pod, whose standard streams are this process's own.
+//! Runs a program in a pod with this process's standard streams.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::error::{KubeError, in_words, line};
 use crate::which::Which;
 
-/// What is run where.
+/// The program to run, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exec {
     pub which: Which,
@@ -19,20 +19,20 @@ pub struct Exec {
     pub pod: String,
     pub container: String,
     pub argv: Vec<String>,
-    /// It is not told that its standard input has ended: it knows how much it will read.
+    /// Its standard input is not closed at the end: it knows how much to read.
     pub ends_itself: bool,
 }
 
-/// Of each stream, between this process and the cluster.
+/// Size of the buffer of each stream, in bytes.
 const BUFFER: usize = 64 << 10;
 const MEMORY_MAX: u64 = 512 << 20;
-/// How long it may take to begin.
+/// Timeout for its start.
 const BEGINS_WITHIN: Duration = Duration::from_secs(20);
-/// How long what it has still to say may take, once it was told that nothing more comes.
+/// Timeout for its remaining output, once its standard input has ended.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 const JOINS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Runs it to its end; its exit status.
+/// Runs it to its end, and returns its exit status.
 pub fn run(exec: &Exec) -> Result<i32, KubeError> {
     // The other end can make this process queue pongs without end. This limit ends the stream first.
     let limit = Rlimit { current: Some(MEMORY_MAX), maximum: Some(MEMORY_MAX) };
@@ -104,7 +104,7 @@ async fn carry(cluster: &Cluster, exec: &Exec) -> Result<i32, KubeError> {
             }
         }
         None => {
-            // Whoever waits for its end must not hold what it would be heard by.
+            // Close the streams first, or `join` would wait for them to be read.
             drop((out, err));
             process.abort();
             match tokio::time::timeout(JOINS_WITHIN, process.join()).await {
@@ -115,7 +115,7 @@ async fn carry(cluster: &Cluster, exec: &Exec) -> Result<i32, KubeError> {
     }
 }
 
-/// Whatever comes is said at once.
+/// Forwards everything as soon as it arrives.
 async fn pass_on(
     from: &mut (impl tokio::io::AsyncRead + Unpin),
     mut to: impl tokio::io::AsyncWrite + Unpin,

@@ -20,12 +20,12 @@ macro_rules! kinds {
                 match self { $(Self::$name => $version,)* }
             }
 
-            /// As rules of access name it.
+            /// As RBAC rules name it.
             pub fn plural(self) -> &'static str {
                 match self { $(Self::$name => $plural,)* }
             }
 
-            /// It is in a namespace; else in the cluster.
+            /// Whether it belongs to a namespace rather than the whole cluster.
             pub fn is_namespaced(self) -> bool {
                 match self { $(Self::$name => $within,)* }
             }

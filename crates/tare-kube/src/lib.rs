@@ -1,10 +1,9 @@
 //! A Kubernetes cluster behind blocking calls.
 //!
-//! The runtime under it has no thread of its own: it turns while a call waits, and never while load
-//! is measured. Who must speak with a pod meanwhile does so through a process made for that
-//! ([`exec`]).
+//! The async runtime has no thread of its own: it runs only during a call, and never while load is
+//! measured. Talking to a pod meanwhile takes a process of its own ([`exec`]).
 //!
-//! Without the feature `client` there are the same names, and no cluster answers.
+//! Without the feature `client` the API is the same, and every call fails.
 
 #[cfg(feature = "client")]
 mod bounded;

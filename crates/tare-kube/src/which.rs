@@ -1,10 +1,10 @@
-//! Which cluster is meant.
+//! Selects a cluster.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A context of a kubeconfig; both as kubectl chooses where left out.
+/// A context of a kubeconfig; each is kubectl's default if left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Which {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! The near end of the stream: an agent is asked many things at a time, each with a limit of its
-//! own, and heard.
+//! tare's end of the stream to an agent: sends requests concurrently, each with its own timeout,
+//! and receives answers and events.
 
 pub mod clock;
 pub mod protocol;
@@ -26,27 +26,27 @@ use crate::machine::commands;
 use protocol::{HeardLine, Hello, PROTOCOL, ToAgent, Word};
 use tare_model::{Failure, Fault};
 
-/// A conversation with an agent. Dropped, it ends, and with it all that the agent started.
+/// A connection to an agent. Dropping it ends the agent and all that the agent started.
 #[derive(Debug)]
 pub struct Agent {
     /// The place, for messages.
     who: String,
     pub hello: Hello,
     next: AtomicU64,
-    /// To the thread that writes: who is spoken to may not listen. `None` once it has ended.
+    /// Queue of the writing thread, as the agent may not read. `None` once ended.
     to: Mutex<Option<Sender<String>>>,
     line: Arc<Line>,
-    /// The command that it is at the end of.
+    /// The command that runs the agent.
     command: Mutex<Option<Running>>,
-    /// It did not answer in time, or not as it should, and is not asked again.
+    /// It answered late or wrongly, and is sent no further requests.
     silent: AtomicBool,
-    /// When it is raised the agent is told to end what is under way.
+    /// When raised, requests in progress are cancelled.
     halt: Halt,
     fate: Option<Fate>,
     clock: Mutex<Offset>,
 }
 
-/// Who knows why a place is gone, better than its last words tell.
+/// Explains why a place is gone, better than its last output does.
 pub type AskFate = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 struct Fate(AskFate);
@@ -57,13 +57,13 @@ impl std::fmt::Debug for Fate {
     }
 }
 
-/// What those who wait for answers share with the thread that hears them.
+/// State that waiting requests share with the receiving thread.
 #[derive(Debug, Default)]
 struct Line {
     waiting: Mutex<Waiting>,
-    /// Events that are still kept of the servers that were started.
+    /// How many more events of the current launch are kept.
     events_left: AtomicU64,
-    /// tare ends the conversation itself.
+    /// tare itself is ending the connection.
     is_closing: AtomicBool,
 }
 
@@ -71,12 +71,12 @@ struct Line {
 struct Waiting {
     greeting: Option<SyncSender<(u32, Hello)>>,
     by_id: BTreeMap<u64, SyncSender<Answer>>,
-    /// Nothing is heard any more; why, where it is the agent's fault.
+    /// The stream has ended; `fault` is the reason, if the agent is at fault.
     has_ended: bool,
     fault: Option<String>,
 }
 
-/// What an agent answered, not yet read as what it was asked for.
+/// An agent's answer, not yet parsed as the expected type.
 type Answer = Result<Box<RawValue>, Failure>;
 
 impl Line {
@@ -84,7 +84,8 @@ impl Line {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Where the answer of that number will come; `None` where nothing is heard any more.
+    /// Registers a request and returns where its answer will arrive; `None` if the stream has
+    /// ended.
     fn wait_for(&self, id: u64) -> Option<Receiver<Answer>> {
         let (sender, answer) = sync_channel(1);
         let mut waiting = self.waiting();
@@ -95,7 +96,7 @@ impl Line {
         Some(answer)
     }
 
-    /// Whoever waits waits no longer.
+    /// Ends all waiting: no further answers will come.
     fn end(&self) {
         let mut waiting = self.waiting();
         waiting.has_ended = true;
@@ -104,25 +105,24 @@ impl Line {
     }
 }
 
-/// How long an answer may take where the request does not say.
+/// Default timeout of a request.
 pub const TIMEOUT: DurationNs = DurationNs::from_secs(30);
-/// … and once everything is to end.
+/// Timeout of a request once tare is stopping.
 const TIMEOUT_OF_STOPPING: DurationNs = DurationNs::from_secs(5);
-/// Between looks at whether everything is to end.
+/// Interval between checks whether tare is stopping.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long an agent may take to end what it started, once its stream has ended.
 const GRACE: DurationNs = DurationNs::from_secs(8);
-/// Nothing that an agent is asked is longer: a server's files are part of it.
+/// Longest request; it may contain a server's files.
 pub const REQUEST_BYTES_MAX: u64 = 128 << 20;
-/// Nothing that it answers is: pages, histograms, readings.
+/// Longest answer: pages, histograms, readings.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
-/// Nor is its greeting longer than this.
 const HELLO_BYTES_MAX: u64 = 64 << 10;
-/// Lines that are no agent's: banners of ssh, a kernel's last words.
+/// Limit of lines that are not an agent's: ssh banners, a kernel's last messages.
 const STRANGE_LINES_MAX: usize = 1000;
-/// Answers that nobody waits for: a few come too late, more are not an agent's.
+/// Limit of unexpected answers: a few may be late, more show a faulty agent.
 const STRAYS_MAX: usize = 1000;
-/// A launch's own lines are cut off sooner, where the agent is ours.
+/// Limit of events kept per launch; tare's own agent stops sooner.
 const EVENTS_A_LAUNCH: u64 = 200;
 const EVENT_CHARS_MAX: usize = 2000;
 
@@ -135,13 +135,13 @@ fn blamed_by_agent(failure: Failure) -> Failure {
     Failure { fault, text: indented(&failure.text) }
 }
 
-/// Why a request failed, with the last lines of a server.
+/// Longest reason for a failed request, with a server's last lines.
 const FAILURE_CHARS_MAX: usize = 8000;
-/// Who hears nothing for longer may take tare for dead: a stream can break without a word.
+/// Keep-alive interval: an agent that hears nothing for longer may assume that tare is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 impl Agent {
-    /// Runs a command that ends in an agent on its standard input and output.
+    /// Runs a command that starts an agent on its standard input and output.
     pub fn start(start: &Start<'_>, timeout: DurationNs, halt: &Halt) -> Result<Self, Failure> {
         let mut running = Running::start(start)?;
         let Some((to, from)) = running.conversation() else {
@@ -152,7 +152,7 @@ impl Agent {
         Self::over(start.who, stream, Some(running), start.events, timeout, halt)
     }
 
-    /// Greets whoever is at the end of a stream.
+    /// Waits for the greeting of the agent at the other end of a stream.
     pub fn over(
         who: &str,
         (from, to): (serve::From, serve::To),
@@ -225,7 +225,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Who is to be asked where it is gone.
+    /// Sets the function that explains why the place is gone.
     pub fn tell_fate(&mut self, ask: AskFate) {
         self.fate = Some(Fate(ask));
     }
@@ -234,7 +234,7 @@ impl Agent {
         &self.who
     }
 
-    /// How far its clocks are from this process's, as was last found.
+    /// Returns the last known offset of its clocks from this process's.
     pub fn clock(&self) -> Offset {
         *self.clock.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -243,7 +243,6 @@ impl Agent {
         *self.clock.lock().unwrap_or_else(|e| e.into_inner()) = offset;
     }
 
-    /// Asks, and waits for the answer.
     pub fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
         let reply = self.ask_any(request.into(), timeout)?;
         serde_json::from_str(reply.get()).map_err(|error| {
@@ -288,7 +287,7 @@ impl Agent {
 
     fn say(&self, id: u64, word: Word) -> Result<(), Failure> {
         let message = serde_json::to_string(&ToAgent { tare: PROTOCOL, id, word });
-        // A load whose requests a script makes is the only thing that is no message.
+        // Only a load with scripted requests cannot be serialised.
         let line = message.map_err(|error| {
             Failure::usage(format!("{}: this stays where tare runs: {error}", self.who))
         })?;
@@ -297,7 +296,7 @@ impl Agent {
         if sent { Ok(()) } else { Err(self.lost()) }
     }
 
-    /// Ends the conversation, and waits until the place is gone.
+    /// Ends the connection, and waits until the place is gone.
     pub fn end(&self) {
         self.end_within(GRACE);
     }
@@ -314,8 +313,8 @@ impl Agent {
         self.command().as_ref().map(Running::id)
     }
 
-    /// Why there is nobody to ask any more; `None` where there still is after so long: the end of a
-    /// place far away is heard a little late.
+    /// Returns why the agent is gone; `None` if it is still there after `timeout`. The end of a
+    /// remote place is noticed with a delay.
     pub fn gone(&self, timeout: DurationNs) -> Option<Failure> {
         if self.silent.load(Ordering::Relaxed) {
             return Some(self.did_not_answer("in time"));
@@ -351,7 +350,7 @@ impl Agent {
         self.environment(format!("the place is gone: {}", fate.unwrap_or(words)))
     }
 
-    /// Why its command ended.
+    /// Describes how its command ended.
     fn last_words(&self) -> String {
         let mut command = self.command();
         let Some(running) = &mut *command else { return "its stream ended".into() };
@@ -381,7 +380,7 @@ impl Agent {
     }
 }
 
-/// Agents and tare are built together.
+/// Agents must have the same version as tare.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Drop for Agent {
@@ -390,7 +389,7 @@ impl Drop for Agent {
     }
 }
 
-/// Says everything in turn, until nobody has anything to say; then the stream ends.
+/// Writes queued lines, or keep-alives, until all senders are gone; then the stream ends.
 fn write(mut to: serve::To, outbox: &Receiver<String>) {
     let alive = ToAgent { tare: PROTOCOL, id: 0, word: Word::Alive };
     let alive = serde_json::to_string(&alive).unwrap_or_default() + "\n";
@@ -406,8 +405,8 @@ fn write(mut to: serve::To, outbox: &Receiver<String>) {
     }
 }
 
-/// Sorts what an agent says: events to the run's log, answers to who asked. An agent in another's
-/// place may say anything, at any speed: only this much of it is kept.
+/// Dispatches an agent's messages: events to the run's log, answers to waiting requests. An agent
+/// may be foreign and send anything at any rate, so only a limited amount is kept.
 struct Listener {
     who: String,
     line: Arc<Line>,
@@ -428,7 +427,7 @@ impl Listener {
         }
     }
 
-    /// Hears until the stream ends; an error is the agent's fault.
+    /// Receives until the stream ends; an error is the agent's fault.
     fn hear(&self, from: serve::From, greeted: &mut bool) -> Result<(), String> {
         let mut reader = BufReader::with_capacity(64 << 10, from);
         let mut line = Vec::new();
@@ -446,7 +445,7 @@ impl Listener {
                 return Err(format!("its agent sent a line of more than {mebibytes} MiB"));
             }
             match serde_json::from_slice::<HeardLine<'_>>(&line) {
-                // Not an agent's word: whoever speaks before it.
+                // Not an agent's message: some programs print before the agent starts.
                 Err(_) => strange += 1,
                 Ok(HeardLine { tare, .. }) if *greeted && tare != PROTOCOL => {
                     return Err(format!(
@@ -458,7 +457,7 @@ impl Listener {
                 Ok(HeardLine { hello: Some(_), .. }) if *greeted => strays += 1,
                 Ok(HeardLine { tare, hello: Some(hello), .. }) => {
                     *greeted = true;
-                    // That of another protocol may look otherwise: its number says enough.
+                    // Another protocol's greeting may not parse; its number is enough.
                     let hello = serde_json::from_str(hello.get()).unwrap_or_default();
                     let greeting = self.line.waiting().greeting.take();
                     if let Some(to) = greeting {
@@ -471,7 +470,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Whether somebody waits for it.
+    /// Delivers an answer; returns whether a request was waiting for it.
     fn pass_on(&self, heard: HeardLine<'_>) -> bool {
         let waits = |id: u64| self.line.waiting().by_id.remove(&id);
         match heard {
@@ -502,8 +501,8 @@ impl Listener {
     }
 }
 
-/// A failure's own words: lines after the first, a server's last output, are indented, so that none
-/// can be taken for a line of tare's.
+/// Indents a failure's lines after the first, a server's last output, so that none can be mistaken
+/// for a line of tare's.
 fn indented(text: &str) -> String {
     let cut: String = text.chars().take(FAILURE_CHARS_MAX).collect();
     let lines: Vec<String> =

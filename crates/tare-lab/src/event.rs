@@ -1,8 +1,7 @@
-//! What happens to servers, for the run's log.
+//! Events of servers, for the run's log.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that happened, for the run's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {

@@ -1,10 +1,10 @@
-//! Starts servers, meters them, probes them and makes load, where it is: in this process, or in an
-//! agent at the end of a byte stream. It holds any number of servers, meters and loads, each by its
-//! number; what is asked of one does not wait for another.
+//! Starts servers, meters and probes them and makes load, in this process or in an agent at the end
+//! of a byte stream. It holds any number of servers, meters and loads, each by its number; a
+//! request about one does not wait for another.
 //!
-//! In go the [`requests`], out come their replies. A process that it starts is [`local`] (a server)
-//! on top of `running` (any process); its output goes through `drain` and [`log_file`], its
-//! requests are read by [`count`], and `ending` and `orphans` see to its end.
+//! [`requests`] lists what it can do. A server is [`local`], on top of `running` (any process); its
+//! output goes through `drain` and [`log_file`], [`count`] reads how many requests it served, and
+//! `ending` and `orphans` end processes.
 
 pub mod count;
 pub(crate) mod drain;
@@ -44,7 +44,7 @@ use crate::meters::{Footprint, Meter, Quiet, Reading, Used, until_quiet};
 use crate::network::peers;
 use tare_model::{Failure, Fault};
 
-/// Numbers of what an executor holds.
+/// Defines the numbers of what an executor holds.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
@@ -67,16 +67,16 @@ macro_rules! ids {
 ids! {
     /// A server or hop that was started.
     ServerId;
-    /// What reads the counters of a server, or of a group of processes.
+    /// Counters of a server, or of a group of processes.
     MeterId;
     /// Connections, in lanes, and the workers that make load on them.
     LoadId;
 }
 
-/// One of what an executor holds, with a lock of its own.
+/// One entry, with a lock of its own.
 type One<T> = Arc<Mutex<T>>;
 
-/// What an executor holds of one kind, by number.
+/// Entries of one kind, by number.
 struct Held<I, T> {
     last: AtomicU32,
     by_id: Mutex<BTreeMap<I, One<T>>>,
@@ -111,26 +111,26 @@ impl<I: From<u32> + Ord + Copy, T> Held<I, T> {
     }
 }
 
-/// What another thread held when it panicked is as good as before.
+/// Locks and ignores poisoning: the data is still valid after another thread's panic.
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Called when a server ended although nobody asked it to.
+/// Called when a server ended although tare had not asked it to.
 pub type OnServerEnd = Arc<dyn Fn(ServerId, &str) + Send + Sync>;
 
-/// What an executor is made for.
+/// Settings of an executor.
 pub struct ExecutorPlan {
-    /// The wish to end whatever is under way.
+    /// Set when everything under way is to end.
     pub stop: Arc<AtomicBool>,
     pub on_end: OnServerEnd,
-    /// What servers say.
+    /// Receives the output of servers.
     pub events: Sender<Event>,
-    /// Where what is started is written down; agents in a place that ends with them have none.
+    /// Records started processes; `None` for agents in a place that ends with them.
     pub journal: Option<Entries>,
-    /// The container that it is in: its group tells what a server in it uses.
+    /// The group of the container that it runs in, which meters the servers there.
     pub own_group: Option<Group>,
-    /// Whatever servers leave behind is this process's to end: it has no other children.
+    /// Whether it ends all that servers leave behind: this process has no other children.
     pub ends_orphans: bool,
 }
 
@@ -139,14 +139,14 @@ pub struct Executor {
     servers: Held<ServerId, LocalServer>,
     meters: Held<MeterId, Attached>,
     loads: Held<LoadId, Load>,
-    /// Of all loads that are open.
+    /// Connections of all open loads.
     connections: Arc<AtomicU32>,
-    /// Workers that wait for the next load.
+    /// Workers kept for the next load.
     idle: Mutex<Vec<Session>>,
     prober: Mutex<Option<Prober>>,
 }
 
-/// A meter, and whose counters it reads.
+/// A meter and its target.
 struct Attached {
     target: Target,
     meter: Meter,
@@ -155,12 +155,12 @@ struct Attached {
 struct Load {
     session: Session,
     lanes: Vec<LoadPlan>,
-    /// Intervals of the last slice, if it handed them over.
+    /// Intervals of the last slice, if it kept them.
     intervals: Vec<Measured>,
     _connections: Connections,
 }
 
-/// Connections that a load has, counted while it is open.
+/// Connections of a load, counted while it is open.
 struct Connections {
     own: u32,
     all: Arc<AtomicU32>,
@@ -185,17 +185,17 @@ impl fmt::Debug for Executor {
     }
 }
 
-/// Whose counters a meter reads.
+/// The processes that a meter reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     Server(ServerId),
-    /// All that is in a control group of tare's; who is in no group is found by its first process.
+    /// All processes in a control group of tare's.
     Group {
         cgroup: Cgroup,
         leader: u32,
     },
-    /// A pod of this node, or one container of it.
+    /// A pod of this node, or one of its containers.
     Pod {
         uid: String,
         container: Option<String>,
@@ -218,7 +218,7 @@ struct Intervals<'a> {
     kept: &'a mut Vec<Measured>,
 }
 
-/// The most intervals that are kept of a load; later ones are dropped.
+/// The most intervals kept of a slice; later ones are dropped.
 pub const INTERVALS_MAX: usize = 10_000;
 /// The most histogram buckets in one message of intervals, which keeps it well below the size limit.
 const VALUES_AT_ONCE: usize = 200_000;
@@ -234,7 +234,7 @@ impl Observer for Intervals<'_> {
     }
 }
 
-/// What a lane did in its life.
+/// Totals of a lane over its lifetime.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaneLife {
@@ -242,12 +242,12 @@ pub struct LaneLife {
     /// Requests sent that got no complete reply.
     pub unanswered: u64,
     pub closed_by_server: u64,
-    /// Replies that each kept connection got.
+    /// Complete replies on each kept connection.
     pub replies: Vec<u64>,
 }
 
 impl LaneLife {
-    /// Adds what others did beside it. It may be told by an agent in another's hands.
+    /// Adds the totals of another lane. They may come from an agent that others control.
     pub fn add(&mut self, more: &Self) {
         let sum = |a: u64, b: u64| a.saturating_add(b).min(NUMBER_MAX);
         self.sent = sum(self.sent, more.sent);
@@ -263,7 +263,7 @@ impl LaneLife {
         })
     }
 
-    /// A lane's, of all workers.
+    /// Sums a lane's totals over all workers.
     fn of_workers(workers: &[Vec<Life>], lane: usize) -> Self {
         let own = workers.iter().filter_map(|lanes| lanes.get(lane));
         let lives = own.map(|life| Self {
@@ -276,7 +276,7 @@ impl LaneLife {
     }
 }
 
-/// What a probe saw, or why it saw nothing; and the requests that it sent.
+/// The result of a probe, or why it failed; and the requests that it sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probed {
@@ -284,7 +284,7 @@ pub struct Probed {
     pub sent: u64,
 }
 
-/// What an executor's clocks show at one moment.
+/// An executor's clocks at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clocks {
@@ -292,7 +292,7 @@ pub struct Clocks {
     pub monotonic: Instant,
 }
 
-/// What every request may be answered with.
+/// The result of a request.
 type Answer<T> = Result<T, Failure>;
 
 impl Executor {
@@ -359,7 +359,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Ends it; what it logged until then. Nothing of that number is left.
+    /// Ends a server and forgets its number; returns what it had logged.
     pub(crate) fn stop(&self, server: ServerId) -> Answer<(u64, u64)> {
         let held = self.servers.get(server)?;
         self.servers.take(server);
@@ -384,7 +384,7 @@ impl Executor {
         Ok(peers::of_port(port))
     }
 
-    /// Looks for the processes anew where their counters are read already.
+    /// Opens a meter. If one is open for the target, it looks for the processes again.
     pub(crate) fn attach(&self, target: Target) -> Answer<MeterId> {
         let meter = match &target {
             Target::Server(server) => {
@@ -420,15 +420,15 @@ impl Executor {
         Ok(locked(&*self.meters.get(meter)?).meter.pids().to_vec())
     }
 
-    /// Waits until these stand still; whether they do.
+    /// Waits until these are idle; returns whether they are.
     pub(crate) fn quiesce(&self, meters: Vec<MeterId>, quiet: Quiet) -> Answer<bool> {
         let meters = self.several(&meters)?;
         let used = || meters.iter().filter_map(|meter| locked(meter).meter.cpu_ns()).sum();
         Ok(until_quiet(&quiet, monotonic_now, sleep, used))
     }
 
-    /// Reads these at one instant and again after each interval, so many times; for each of them a
-    /// row.
+    /// Reads these meters at `from` and again after each interval, `times` times; returns a row for
+    /// each meter.
     pub(crate) fn sample(
         &self,
         meters: Vec<MeterId>,
@@ -494,7 +494,8 @@ impl Executor {
         Ok(Measured::of(plan, &session.slice(lane, stretch, &mut observer)?))
     }
 
-    /// Intervals of the last slice from this one on, as many as fit a message; none past the end.
+    /// Returns intervals of the last slice from index `from`, as many as fit a message; none past
+    /// the end.
     pub(crate) fn intervals(&self, load: LoadId, from: usize) -> Answer<Vec<Measured>> {
         let load = self.loads.get(load)?;
         let load = locked(&load);
@@ -508,11 +509,12 @@ impl Executor {
         Ok(load.intervals.iter().skip(from).take_while(fits).cloned().collect())
     }
 
-    /// Closes all lanes; what each did in its life.
+    /// Closes all lanes; returns the totals of each.
     pub(crate) fn close(&self, load: LoadId) -> Answer<Vec<LaneLife>> {
         let held = self.loads.get(load)?;
         self.loads.take(load);
-        // Nobody else asks a load that was taken: the lock is the last.
+        // The load is out of the table, so that this is the last reference unless a slice still
+        // runs.
         let Some(held) = Arc::into_inner(held) else {
             return Err(Failure::usage("a load is closed while it is made"));
         };
@@ -522,7 +524,7 @@ impl Executor {
         Ok((0..lanes.len()).map(|lane| LaneLife::of_workers(&lives, lane)).collect())
     }
 
-    /// Asks twice on a connection of its own.
+    /// Sends two requests on a connection of its own.
     pub(crate) fn probe(&self, plan: Box<LoadPlan>) -> Answer<Probed> {
         let mut prober = locked(&self.prober);
         let prober = match &mut *prober {
@@ -537,10 +539,10 @@ impl Executor {
         Ok(Clocks { unix_ns: wall_unix_ns(), monotonic: monotonic_now() })
     }
 
-    /// An error with what the kernel says of this place's memory.
+    /// Adds to an error how often the kernel killed processes for lack of memory.
     fn with_memory(&self, error: Failure) -> Failure {
         match error.fault {
-            // Behind the first line: those after it are the server's own words.
+            // Goes behind the first line: the lines below are the server's own output.
             Fault::Environment | Fault::Target => error.map(|text| {
                 let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
                 format!("{first}{}{rest}", self.out_of_memory())
@@ -568,9 +570,9 @@ impl Executor {
     }
 }
 
-/// Waits end at least this often, so that a stop is seen.
+/// Longest wait between checks of the stop flag.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
-/// More than any stretch has intervals.
+/// More readings than any stretch needs.
 const SAMPLES_MAX: u32 = 100_000;
 
 fn sleep(time: DurationNs) {

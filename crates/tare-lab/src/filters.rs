@@ -1,8 +1,8 @@
-//! URL filters in nginx: which there are, where their files lie, and how one is put in the path.
+//! URL filters in nginx: their files, and how to put one in the path.
 //!
-//! [`shared`] is the memory that some of them share with their controller, [`caller`] calls one
-//! without nginx (in [`memory`] of its own), [`status`] reads what nginx's module counted, and
-//! [`proof`] shows by all of these that one is in the path.
+//! [`shared`] is the memory that some filters share with their controller, [`caller`] calls a
+//! filter without nginx (with [`memory`] of its own), [`status`] reads the counts of nginx's
+//! module, and [`proof`] uses all of these to prove that a filter is in the path.
 
 pub mod caller;
 pub mod memory;
@@ -19,7 +19,7 @@ use crate::launch::spec::CompanionSpec;
 use crate::machine::programs;
 use tare_model::Failure;
 
-/// Whether this machine can run it.
+/// Checks whether this machine can run it.
 pub fn check_machine(kind: FilterKind) -> Result<(), Failure> {
     let cpus = || std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if kind == FilterKind::Mpk && !cpus().split_whitespace().any(|flag| flag == "ospke") {
@@ -30,13 +30,13 @@ pub fn check_machine(kind: FilterKind) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file behind the plug-in interface, for the filters that have one.
+/// Returns the file name of the plug-in library, if the filter has one.
 fn library(kind: FilterKind) -> Option<String> {
     (kind != FilterKind::Off)
         .then(|| format!("libtare_filter_{}.so", kind.name().replace('-', "_")))
 }
 
-/// Checks what can be checked before anything starts; what it does, in words.
+/// Checks what can be checked before anything starts, and describes the filter.
 pub fn describe(spec: &FilterSpec) -> Result<String, Failure> {
     let name = spec.filter.name();
     spec.check_settings()?;
@@ -52,12 +52,12 @@ pub fn describe(spec: &FilterSpec) -> Result<String, Failure> {
     Ok(format!("filter {name} in nginx, accepts {}…", spec.prefix))
 }
 
-/// nginx's module.
+/// Returns the path of nginx's module.
 pub fn module() -> Result<PathBuf, Failure> {
     built("ngx_http_tare_filter_module.so")
 }
 
-/// The library behind the plug-in interface; that of `identity` and `shm` is for calls without
+/// Returns the path of the plug-in library, which `identity` and `shm` use only for calls without
 /// nginx.
 pub fn library_path(spec: &FilterSpec) -> Result<PathBuf, Failure> {
     match (&spec.path, library(spec.filter)) {
@@ -75,14 +75,14 @@ fn code_path(spec: &FilterSpec) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// What its library reads from the environment.
+/// Returns the environment variables that its library reads.
 pub fn environment(
     spec: &FilterSpec,
     shared: Option<&str>,
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut all = Vec::new();
     if let (Some((variable, _)), Some(path)) = (spec.filter.code(), code_path(spec)?) {
-        // Who sets the variable means it, unless the file says otherwise.
+        // A variable set by the user wins, unless the filter's settings name a file.
         if spec.code.is_some() || std::env::var_os(variable).is_none() {
             all.push((variable.to_owned(), path.display().to_string()));
         }
@@ -91,7 +91,7 @@ pub fn environment(
     Ok(all)
 }
 
-/// nginx's directives in `http`.
+/// Returns nginx's directives for `http`.
 pub fn directives(spec: &FilterSpec, shared: Option<&str>) -> Result<String, Failure> {
     let kind = match spec.filter {
         FilterKind::Off => return Ok(String::new()),
@@ -103,14 +103,14 @@ pub fn directives(spec: &FilterSpec, shared: Option<&str>) -> Result<String, Fai
     Ok(format!("tare_filter {kind}; tare_filter_prefix \"{}\";{shared}", spec.prefix))
 }
 
-/// The shared memory of one launch, by the folder that this launch has to itself.
+/// Names the shared memory of a launch after the launch's own folder.
 pub fn shared_name(spec: &FilterSpec, folder: &Path) -> Option<String> {
     let mut names = folder.components().rev().map(|part| part.as_os_str().to_string_lossy());
     let (own, lab) = (names.next()?, names.next()?);
     spec.filter.is_controlled().then(|| format!("{lab}-{own}"))
 }
 
-/// Its controller, which makes that memory.
+/// Plans its controller, which creates that memory.
 pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionSpec, Failure> {
     let program = own_program().display().to_string();
     let name = spec.filter.name();
@@ -130,7 +130,7 @@ pub fn needs(spec: &FilterSpec) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// A file that `make filters` builds.
+/// Finds a file that `make filters` builds.
 fn built(name: &str) -> Result<PathBuf, Failure> {
     let folders = folders();
     let all = folders.iter().map(|folder| folder.join(name));
@@ -144,13 +144,13 @@ fn built(name: &str) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Where filters may lie: as `$TARE_FILTERS` says, else beside the program or above it.
+/// Folders to search for filters: `$TARE_FILTERS`, or else beside or above tare.
 fn folders() -> Vec<PathBuf> {
     if let Some(given) = std::env::var_os("TARE_FILTERS").filter(|path| !path.is_empty()) {
         return vec![given.into()];
     }
     let own = own_folder().unwrap_or_default();
-    // target/release/tare, target/debug/tare, target/debug/deps/test; or an installed one.
+    // tare is target/release/tare, target/debug/tare, target/debug/deps/TEST, or installed.
     let above: Vec<&Path> = own.ancestors().take(3).collect();
     let mut found: Vec<PathBuf> = above.iter().map(|folder| folder.join("filters")).collect();
     found.extend(above.get(1).map(|folder| folder.join("lib/tare/filters")));

@@ -1,6 +1,6 @@
-//! What ends everything under way: the deadline, a server that ended, or the user. Load workers,
-//! commands and conversations with agents all look at one flag, so that no wait can outlive the
-//! time that the user allowed.
+//! Ends everything under way: at the deadline, when a server ended, or when the user asks. Load
+//! workers, commands and agent streams all check one flag, so that no wait can outlast the time
+//! limit of the run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -17,29 +17,29 @@ use tare_model::Failure;
 pub enum HaltReason {
     /// The deadline passed.
     TimeOver,
-    /// A server, or the place that it runs in, ended although nobody asked it to.
+    /// A server, or its place, ended although tare had not stopped it.
     ServerEnded,
     Interrupted,
 }
 
-/// A run's one deadline and its one flag. Clones share them.
+/// A run's deadline and its stop flag, shared by all clones.
 #[derive(Clone, Debug)]
 pub struct Halt {
     signal: Arc<Signal>,
     deadline: Instant,
-    /// Ends the timer's thread when the last clone is dropped.
+    /// Ends the timer thread when the last clone is dropped.
     _timer: Option<Sender<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Signal {
     flag: Arc<AtomicBool>,
-    /// The first reason counts; `None` beside a set flag is the user.
+    /// Only the first reason is kept. `None` with the flag set means the user.
     reason: Mutex<Option<HaltReason>>,
     ignores_ends: AtomicBool,
-    /// What ended by itself.
+    /// The name of what ended by itself.
     ended: Mutex<Option<String>>,
-    /// Whether the user wants tare to end, whatever else does.
+    /// Returns whether the user asked tare to stop, whatever else set the flag.
     by_user: Option<fn() -> bool>,
 }
 
@@ -53,12 +53,12 @@ impl Signal {
     }
 }
 
-/// To be called with the name of what ended by itself.
+/// Called with the name of what ended by itself.
 pub type OnEnd = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Halt {
-    /// Raises `flag` at the deadline; the handler of the user's signals may raise it earlier, and is
-    /// asked by `by_user` whether it did.
+    /// Raises `flag` at the deadline. A signal handler may raise it earlier; `by_user` returns
+    /// whether it did.
     pub fn at(
         deadline: Instant,
         flag: Arc<AtomicBool>,
@@ -84,13 +84,13 @@ impl Halt {
         Ok(Self { _timer: Some(timer), ..halt })
     }
 
-    /// The caller's own clock tells when the deadline has passed.
+    /// Makes a halt without a timer: the caller checks the deadline by its own clock.
     pub fn without_timer(deadline: Instant, flag: Arc<AtomicBool>) -> Self {
         let signal = Arc::new(Signal { flag, ..Signal::default() });
         Self { signal, deadline, _timer: None }
     }
 
-    /// Whether servers may end from here on: the run goes on without the round in which one does.
+    /// Sets whether a server that ends no longer halts the run, which then only loses that round.
     pub fn ignore_ends(&self, ignore: bool) {
         self.signal.ignores_ends.store(ignore, Ordering::Release);
     }
@@ -107,13 +107,13 @@ impl Halt {
         self.signal.flag.load(Ordering::Acquire)
     }
 
-    /// Why the flag was raised; it stays known after [`Halt::lift`].
+    /// Returns why the flag was raised, even after [`Halt::lift`].
     pub fn reason(&self) -> Option<HaltReason> {
         let known = *self.signal.reason.lock().unwrap_or_else(PoisonError::into_inner);
         known.or_else(|| self.is_raised().then_some(HaltReason::Interrupted))
     }
 
-    /// To be called when a server or a place ended by itself.
+    /// Returns the callback for a server or place that ended by itself.
     pub fn on_end(&self) -> OnEnd {
         let signal = self.signal.clone();
         Arc::new(move |name| {
@@ -126,14 +126,14 @@ impl Halt {
         })
     }
 
-    /// The name of what ended by itself, where that is why.
+    /// Returns the name of what ended by itself, if that raised the flag.
     pub fn ended(&self) -> Option<String> {
         self.signal.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Everything under way has ended: what follows (proofs, removal) has its ordinary time limits
-    /// again, and neither the deadline nor a server that ends raises the flag any more. The user's
-    /// wish to stop stays.
+    /// Lowers the flag once everything under way has ended. What follows (proofs, removal) has its
+    /// ordinary time limits again, and neither the deadline nor a server that ends raises the flag
+    /// any more. A stop by the user stays in force.
     pub fn lift(&self) {
         let mut reason = self.signal.reason.lock().unwrap_or_else(PoisonError::into_inner);
         let is_users = reason.is_none() && self.is_raised();
@@ -145,14 +145,14 @@ impl Halt {
     }
 }
 
-/// No deadline.
+/// Has no deadline.
 impl Default for Halt {
     fn default() -> Self {
         Self::without_timer(Instant::FAR, Arc::default())
     }
 }
 
-/// A wait of the timer's thread: a deadline may lie centuries ahead.
+/// The longest wait of the timer thread: a deadline may be centuries ahead.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(halt.reason(), Some(HaltReason::Interrupted));
         halt.lift();
         assert!(halt.is_raised());
-        // The user's wish may come after another reason.
+        // The user may stop the run after another reason was recorded.
         let deadline = monotonic_now();
         let late = Halt::at(deadline, Arc::default(), || true).unwrap();
         late.signal.raise(HaltReason::TimeOver);

@@ -1,10 +1,10 @@
-//! What was made outside this process's memory, written down before it is made, so that it is
-//! removed, processes first and the rest in reverse order: at the end, on errors, and by
-//! `tare clean` after `kill -9`.
+//! Records what tare creates outside its own memory, before it is created, so that it is removed at
+//! the end, on errors, and by `tare clean` after `kill -9`: processes first, the rest in reverse
+//! order.
 //!
-//! A journal decides what root kills and removes. It is therefore only believed where it is a
-//! regular file of this user that nobody else could have written (`tare_io::owned`), and it holds
-//! data, never a command line: a [resource](crate::journal::resources) knows how it is removed.
+//! A journal decides what root kills and removes. It is therefore trusted only if it is a regular
+//! file of this user that nobody else could have written (`tare_io::owned`), and it holds data,
+//! never a command line: a [resource](crate::journal::resources) knows how it is removed.
 
 pub mod ours;
 pub mod resources;
@@ -28,7 +28,7 @@ use crate::journal::resources::{Cgroup, Processes, Resource};
 use crate::machine::processes::{ProcessIdentity, Stat};
 use tare_model::Failure;
 
-/// The first line of a journal: where its process numbers mean something.
+/// The first line of a journal: the boot and namespaces that its pids and names belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
     tare_journal: u32,
@@ -41,7 +41,7 @@ struct Header {
 const FORMAT: u32 = 1;
 
 impl Header {
-    /// An error where /proc does not tell: every process would seem to be gone.
+    /// Fails if /proc cannot be read: every process would seem to be gone.
     fn here() -> Result<Self, String> {
         let unknown = |path: &str, error: std::io::Error| {
             format!("{path}: {error}; without /proc nobody knows which processes still run")
@@ -66,7 +66,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The initial PID namespace (`PROC_PID_INIT_INO`): its /proc lists the processes of all others.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// What numbers and names in a journal are of.
+/// Namespaces that a journal's pids and names belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Namespace {
     Pid,
@@ -104,13 +104,13 @@ impl Header {
         }
     }
 
-    /// Those of the other that are not this one's.
+    /// Returns the namespaces in which `other` differs.
     fn elsewhere(&self, other: &Self) -> Vec<Namespace> {
         let differs = |kind: &Namespace| other.namespace(*kind) != self.namespace(*kind);
         Namespace::ALL.into_iter().filter(differs).collect()
     }
 
-    /// Whether anybody may be in that namespace, or it is kept by a name.
+    /// Whether a process may be in that namespace, or a name keeps it.
     fn may_be_there(&self, kind: &Namespace, here: &Self) -> bool {
         if *kind == Namespace::Pid && here.pid_namespace != FIRST_PID_NAMESPACE {
             // Only the first namespace sees the processes of all others.
@@ -123,7 +123,7 @@ impl Header {
         };
         let number: Option<u64> =
             wanted.split(['[', ']']).nth(1).and_then(|number| number.parse().ok());
-        // As `ip netns` keeps them.
+        // Namespaces that `ip netns` keeps by a name.
         let kept = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
         let mut kept = kept.filter_map(|entry| std::fs::metadata(entry.path()).ok());
         crate::machine::processes::all().iter().any(is_it)
@@ -135,7 +135,7 @@ impl Header {
 #[derive(Debug)]
 pub struct Journal(Entries);
 
-/// A journal's entries, for those who add to it.
+/// A handle for adding entries to a journal.
 #[derive(Clone, Debug)]
 pub struct Entries(Arc<Mutex<Inner>>);
 
@@ -148,14 +148,14 @@ struct Inner {
     made: Vec<Resource>,
 }
 
-/// Journals that one process may have at a time.
+/// Limit of journals that one process has at a time.
 const JOURNALS_MAX: u32 = 1000;
 /// A line is about 100 bytes: this is some 600,000 launches.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 impl Journal {
-    /// Opens this process's journal in `folder`, which is made where it is missing.
+    /// Creates a journal of this process in `folder`, which is created if it is missing.
     pub fn create(folder: &Path) -> Result<Self, Failure> {
         let folder = Folder::make(folder).map_err(unusable)?;
         let pid = std::process::id();
@@ -174,7 +174,7 @@ impl Journal {
     }
 
     fn begin(folder: Folder, name: OsString, file: File) -> Result<Self, Failure> {
-        // Where the file system knows no locks, the process number in the name must do.
+        // On file systems without locks, the pid in the name must suffice.
         owned::try_lock(&file);
         let mut inner = Inner { folder, name, file, made: Vec::new() };
         let header = Header::here().map_err(|why| {
@@ -189,12 +189,12 @@ impl Journal {
         self.0.clone()
     }
 
-    /// Writes down what is about to be made.
+    /// Records a resource that is about to be created.
     pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), Failure> {
         self.0.record_before_create(made)
     }
 
-    /// Removes everything; complaints about what could not be removed.
+    /// Removes everything. Returns complaints about what could not be removed.
     pub fn remove_all(&self) -> Vec<String> {
         let mut inner = self.0.inner();
         let mut complaints = Vec::new();
@@ -205,7 +205,7 @@ impl Journal {
                 left.push(made);
             }
         }
-        // What could not be removed stays written down, for `tare clean`.
+        // Keep what could not be removed, for `tare clean`.
         left.reverse();
         inner.made = left;
         if complaints.is_empty() {
@@ -226,7 +226,6 @@ impl Entries {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Writes down what is about to be made.
     pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), Failure> {
         let made = made.into();
         let mut inner = self.inner();
@@ -235,7 +234,7 @@ impl Entries {
         Ok(())
     }
 
-    /// It is gone, and need not be looked for at the end.
+    /// Forgets a resource that is already gone.
     pub fn is_gone(&self, made: &Resource) {
         self.inner().made.retain(|other| other != made);
     }
@@ -244,8 +243,8 @@ impl Entries {
 impl Inner {
     fn append(&mut self, line: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(line).unwrap_or_default() + "\n";
-        // In the page cache it outlives this process; only the machine's end can lose it, and that
-        // ends what it tells of too.
+        // It is in the page cache and outlives this process. Only a crash of the machine loses it,
+        // which ends most of what it lists, too.
         self.file.write_all(line.as_bytes()).map_err(|error| {
             Failure::file("write the journal", &self.folder.path().join(&self.name), error)
         })
@@ -259,17 +258,17 @@ fn unusable(error: OwnedError) -> Failure {
     ))
 }
 
-/// What `tare clean` found and did.
+/// Result of `tare clean`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// In words, one a resource.
+    /// Descriptions, one per resource.
     pub removed: Vec<String>,
     pub complaints: Vec<String>,
     /// Journals of processes that still run.
     pub running: u32,
 }
 
-/// Kills whoever holds a journal in `folder`, for one who knows that nobody needs them any more.
+/// Kills the processes that own journals in `folder`; the caller knows that they are not needed.
 pub fn end_holders(folder: &Path) {
     let names = Folder::open(folder).and_then(|folder| folder.names()).unwrap_or_default();
     for (pid, started_ticks) in names.iter().filter_map(|name| owner(name)) {
@@ -281,10 +280,10 @@ pub fn end_holders(folder: &Path) {
     }
 }
 
-/// A process that was killed is gone within this.
+/// Timeout for a killed process to end.
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 
-/// Removes what processes that are no more left behind.
+/// Removes what dead processes left behind.
 pub fn clean(folder: &Path) -> Cleaned {
     let refused = |why: String| Cleaned { complaints: vec![why], ..Cleaned::default() };
     let folder = match Folder::open(folder) {
@@ -301,7 +300,7 @@ pub fn clean(folder: &Path) -> Cleaned {
     if !lock_within(&folder) {
         return refused("another tare clean is at work; try again when it has ended".into());
     }
-    // Who is ended for one journal may have one of his own, which was looked at already.
+    // A process ended for one journal may have its own, which was already checked: try again.
     let mut cleaned = clean_once(&folder, &here);
     for _ in 0..CLEAN_AGAIN {
         let more = clean_once(&folder, &here);
@@ -316,7 +315,7 @@ pub fn clean(folder: &Path) -> Cleaned {
 }
 
 const CLEAN_AGAIN: u32 = 3;
-/// Between two looks at another's lock, and how many there are: a minute.
+/// Interval and number of checks for another process's lock: a minute in all.
 const LOCK_CHECK: Duration = Duration::from_millis(20);
 const LOCK_CHECKS: u32 = 3000;
 
@@ -349,7 +348,7 @@ fn clean_once(folder: &Folder, here: &Header) -> Cleaned {
     cleaned
 }
 
-/// Removes what one journal names, and then the journal; an error says why it is not believed.
+/// Removes what one journal lists, and then the journal. An error is the reason it is not trusted.
 fn clean_journal(
     folder: &Folder,
     name: &OsStr,
@@ -383,11 +382,11 @@ fn clean_journal(
             kind.words()
         ));
     }
-    // Processes ended with the namespace that their numbers are of.
+    // Processes ended with their pid namespace.
     let has_processes = same_boot && !elsewhere.contains(&Namespace::Pid);
-    // Where servers have control groups, those find what a leader that is gone has left. Its number
-    // may be another group's by now, in the same session. A group that is named may never have been
-    // made: where it cannot be, the name stays.
+    // If servers have control groups, those find the processes of a dead leader: its pid may by now
+    // belong to another group of the same session. A listed control group may never have been
+    // created, and then the pid is all there is.
     let is_group =
         |made: &Resource| matches!(made, Resource::Cgroup(Cgroup(path)) if path.is_dir());
     let has_groups = written.made.iter().any(is_group);
@@ -419,7 +418,7 @@ struct Written {
     made: Vec<Resource>,
 }
 
-/// Every line, or why one of them is not understood: then none is acted on.
+/// Reads all lines. If one of them is not understood, it fails, and none is acted on.
 fn read_journal(file: &File, here: &Header) -> Result<Written, String> {
     let mut lines = BufReader::new(file.take(JOURNAL_BYTES_MAX));
     let mut header = None;
@@ -429,7 +428,7 @@ fn read_journal(file: &File, here: &Header) -> Result<Written, String> {
         line.clear();
         let read = lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
         let n = read.map_err(|error| format!("cannot be read: {error}"))?;
-        // A line cut short by the kill tells of something that was not made.
+        // A line cut short by a kill names something that was never created.
         if n == 0 || line.last() != Some(&b'\n') && (n as u64) < LINE_BYTES_MAX {
             break;
         }
@@ -449,12 +448,12 @@ fn read_journal(file: &File, here: &Header) -> Result<Written, String> {
             made.push(serde_json::from_slice(&line).map_err(|_| unknown())?);
         }
     }
-    // Killed before its first line was whole, it had made nothing.
+    // Without a complete first line, nothing had been created.
     let header = header.unwrap_or_else(|| here.clone());
     Ok(Written { header, made })
 }
 
-/// Last made first; but processes before all, for they might make more meanwhile.
+/// Last created first, but processes before everything else, as they could create more.
 fn in_order(made: impl Iterator<Item = Resource>) -> Vec<Resource> {
     let (mut made, mut others): (Vec<Resource>, Vec<Resource>) =
         made.partition(|made| matches!(made, Resource::Processes(_)));
@@ -464,7 +463,7 @@ fn in_order(made: impl Iterator<Item = Resource>) -> Vec<Resource> {
     made
 }
 
-/// The process and start time in a journal's name.
+/// Parses the pid and start time in a journal's name.
 fn owner(name: &OsStr) -> Option<(u32, u64)> {
     let name = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(".journal")?;
     let mut parts = name.split('-');

@@ -1,8 +1,8 @@
 //! The lab: a folder, a control group and the places of each variant, and a journal of all.
 //!
-//! In goes a `LabPlan`; out come launches and loads. Each variant has a `slot`, with the places it
-//! needs (`instance`), each asked at its [`site`]; a [`server`] is a handle on a process there, and
-//! a [`load`] one on the clients of a variant.
+//! [`LabPlan`] goes in; launches and loads come out. Each variant has a `slot`, with the places it
+//! needs (`instance`), each of which is reached at its [`site`]; a [`server`] is a handle on a
+//! process there, and a [`load`] one on the clients of a variant.
 
 pub(crate) mod instance;
 pub mod load;
@@ -53,19 +53,19 @@ use crate::servers;
 use crate::world::{Placement, World};
 use tare_model::Failure;
 
-/// Starts of a place that takes long to start, over the first rounds.
+/// Default number of starts of a slow place over the first rounds.
 pub const PLACE_LAUNCHES: u32 = 3;
 
-/// What the lab is for.
+/// Options of a lab.
 #[derive(Debug)]
 pub struct LabPlan<'a> {
     /// Where journals are kept.
     pub state: &'a Path,
     pub servers: Vec<Deployment>,
-    /// CPUs of the servers, and of the load; empty leaves them to the kernel.
+    /// CPUs of the servers, and of the load; empty means any.
     pub cpus: Vec<usize>,
     pub load_cpus: Vec<usize>,
-    /// Connections that load will open to each.
+    /// Connections that load will open to each server.
     pub connections: u32,
     /// Variants are up one at a time.
     pub exclusive: bool,
@@ -74,16 +74,16 @@ pub struct LabPlan<'a> {
     pub halt: Halt,
 }
 
-/// One variant's server, and where it and its client are.
+/// One variant's server, its place and its clients.
 #[derive(Clone, Debug)]
 pub struct Deployment {
     pub name: String,
     pub server: ServerSpec,
-    /// Where one listens that is up already.
+    /// The address of a server that is already up.
     pub endpoint: Endpoint,
-    /// Where the user said that it listens.
+    /// The address in the URL, at which the server must listen.
     pub fixed: Option<SocketAddr>,
-    /// On which address of this machine, where only that was said.
+    /// The IP address to listen on, if the URL names one.
     pub ip: Option<IpAddr>,
     pub layers: Vec<LayerSpec>,
     pub place: PlaceSpec,
@@ -91,7 +91,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// What a variant needs; `address` is the one in its URL, where that is given.
+    /// Plans the deployment of a variant; `address` is the one in its URL, if given.
     pub fn of(variant: &Variant, address: Option<SocketAddr>) -> Result<Self, Failure> {
         let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = variant.server.clone();
@@ -103,7 +103,7 @@ impl Deployment {
             },
             fixed: address.filter(|_| server != ServerSpec::External),
             server,
-            // A URL that leaves only the port open says where to listen.
+            // A URL without a port still says on which IP address to listen.
             ip: variant.url(1)?.host.parse().ok().filter(|ip: &IpAddr| !ip.is_loopback()),
             layers: variant.layers.clone(),
             place: variant.place.clone(),
@@ -115,13 +115,13 @@ impl Deployment {
         self.clients.places().any(|place| !matches!(place, PlaceSpec::Host(_)))
     }
 
-    /// Whether all of its load is made in its server's own place.
+    /// Returns whether all of its load is made in its server's own place.
     fn is_loaded_from_inside(&self) -> bool {
         self.clients.single() == Some(&ClientSpec::SameAsServer)
     }
 
-    /// Whether what connects to the part that stands behind so many hops is not on this machine
-    /// itself.
+    /// Returns whether clients of the part behind the first `hops` hops are in another place than
+    /// the host.
     pub(crate) fn is_asked_from_elsewhere(&self, hops: usize) -> bool {
         let mut before = all_hops(&self.layers).into_iter().take(hops);
         match before.rfind(|hop| hop.stand == Stand::Between) {
@@ -133,7 +133,7 @@ impl Deployment {
         }
     }
 
-    /// Whether tare's network is what its parts meet on.
+    /// Returns whether its parts meet on tare's own network.
     fn needs_network(&self) -> bool {
         let hops = self.layers.iter().filter_map(|layer| layer.facts().place());
         let on_bridge = hops.chain(self.clients.places()).any(PlaceSpec::is_on_bridge);
@@ -143,20 +143,20 @@ impl Deployment {
         on_bridge || self.place.is_on_bridge() || reached
     }
 
-    /// Places that it has, for its server, its clients and its hops.
+    /// Counts its places: one for the server, and those of its clients and hops.
     fn places(&self) -> usize {
         let hops = self.layers.iter().filter_map(|layer| layer.facts().place()).count();
         1 + self.clients.len() + hops
     }
 }
 
-/// Starts servers, and removes whatever that took. Servers must be dropped before it.
+/// Starts servers, and removes all that this created. Servers must be dropped before it.
 #[derive(Debug)]
 pub struct Lab {
     slots: Vec<VariantSlot>,
     network: Option<Network>,
     clusters: Clusters,
-    /// The rounds of which all servers' places, and all clients', have begun to start.
+    /// The last round in which all servers' places, and all clients' places, began to start.
     begun: [Option<u32>; 2],
     exclusive: bool,
     folder: PathBuf,
@@ -165,13 +165,13 @@ pub struct Lab {
     halt: Halt,
     /// Why servers are metered by process and not by control group.
     pub cgroup_note: Option<String>,
-    /// Starts and loads what is in no place of its own.
+    /// Starts and loads everything without a place of its own.
     here: Site,
-    /// Numbers of places that are given.
+    /// How many place numbers are assigned.
     numbered: u8,
     events: (Sender<Event>, Receiver<Event>),
     journal: Journal,
-    /// Children that this process had before: of the shell that became it. Not ours to end.
+    /// Children inherited from the shell that became this process; not ours to end.
     inherited: Vec<(u32, u64)>,
 }
 
@@ -190,7 +190,7 @@ fn resources<'a>(
     LabResources { journal, network: network.as_ref(), clusters, halt }
 }
 
-/// A process for good: numbers are used again.
+/// Identifies a process even after its PID is reused.
 fn identity(pid: u32) -> (u32, u64) {
     (pid, Stat::of(pid).map_or(0, |stat| stat.started_ticks))
 }
@@ -204,7 +204,7 @@ impl Lab {
         })?;
         let inherited = processes::children(std::process::id()).into_iter().map(identity).collect();
         let folder = temporary::folder(&journal)?;
-        // Servers that give up root must still reach what is theirs.
+        // Servers that give up root must still reach their files.
         allow_traversal(&folder)?;
         let network = match plan.servers.iter().any(Deployment::needs_network) {
             true => Some(Network::make(&journal)?),
@@ -247,7 +247,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Has another executor do what this process's own would.
+    /// Returns the lab with another executor in place of this process's own.
     pub fn carried_out_by(self, site: Site) -> Self {
         Self { here: site, ..self }
     }
@@ -316,7 +316,7 @@ impl Lab {
         Ok(())
     }
 
-    /// A control group, a folder and, where it has one of its own, a place for each hop.
+    /// Makes a control group and a folder for each hop, and its place if it has one of its own.
     fn hop_contexts(
         &mut self,
         placed: &Deployment,
@@ -374,7 +374,7 @@ impl Lab {
         self.numbered - 1
     }
 
-    /// Where each of its clients makes load; those in places of their own are not started yet.
+    /// Returns where each client makes load. Places of their own are not started yet.
     fn clients_of(
         &mut self,
         placed: &Deployment,
@@ -445,14 +445,15 @@ impl Lab {
     ) -> Result<Option<PlaceInstance>, Failure> {
         let (folder, cgroup) = (context.folder.clone(), context.cgroup.clone());
         let Some(place) = places::place(place, context.clone()) else { return Ok(None) };
-        // Copies of programs and what they are given: nobody else's to read.
+        // The folder holds copies of programs and their configuration, which no other user may
+        // read.
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.create(&folder).map_err(|e| Failure::file("make", &folder, e))?;
         Ok(Some(PlaceInstance::new(place, cgroup, launches, &context)))
     }
 
-    /// All places of one side begin to start before the first is waited for.
+    /// Begins to start all places of one side, before the first is waited for.
     fn begin(&mut self, side: Side, round: u32) -> Result<(), Failure> {
         if self.exclusive || self.begun[side as usize] == Some(round) {
             return Ok(());
@@ -485,7 +486,7 @@ impl World for Lab {
             return Ok(None);
         }
         let who = slot.placed.name.clone();
-        // What a hop's place takes to start is not the server's, either.
+        // The start of a hop's place does not count as part of the server's start, either.
         let mut stood_on = resources(&self.journal, &self.network, &self.clusters, &self.halt);
         let placed = slot.start_hop_places(round, &mut stood_on);
         placed.map_err(|error| error.named(&who))?;
@@ -520,7 +521,7 @@ impl World for Lab {
         };
         let launch_spec = servers::launch_spec(&slot.placed.server, &context)
             .map_err(|error| error.named(&who))?;
-        // It would carry nothing where the client is in the same place.
+        // The link carries nothing if the client is in the same place.
         let place = slot.server.as_ref().filter(|_| !inside);
         let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
         let starting = match slot.server.as_ref().zip(agent.as_ref()) {
@@ -533,7 +534,7 @@ impl World for Lab {
             },
             Some((instance, agent)) => {
                 let starting = instance.starting(agent, &who, &self.cpus, &self.here);
-                // Where a place holds the load too, only its agent can tell what the server used.
+                // If the place also makes load, only its agent can say what the server alone used.
                 match slot.placed.clients.has_one_beside_server() {
                     true => Starting { metered: instance.place.metered_by(), ..starting },
                     false => starting,
@@ -624,7 +625,7 @@ impl World for Lab {
         self.slots[variant.0].instances_of_parts().for_each(PlaceInstance::make_way);
     }
 
-    /// What runs in a hop's place is all its own.
+    /// Leaves out places of hops: everything that runs there is the hop's own.
     fn cpu_of_places(&self) -> u64 {
         let of = |slot: &VariantSlot| -> u64 {
             let clients = slot.clients.iter().filter_map(ClientSeat::instance);
@@ -633,21 +634,21 @@ impl World for Lab {
         self.slots.iter().map(of).sum()
     }
 
-    /// Daemons outlive the process that tare started.
+    /// Ends daemons, which outlive the process that tare started.
     fn end_orphans(&self) {
         let all = self.slots.iter().flat_map(VariantSlot::instances);
         let up: Vec<&PlaceInstance> = all.filter(|instance| instance.agent().is_some()).collect();
-        // What an engine put beside a container is told from an orphan by its group.
+        // Only its control group distinguishes a container engine's helper from an orphan.
         if up.iter().any(|instance| instance.has_helpers_unseen()) {
             return;
         }
         let spared = || -> Vec<u32> { up.iter().flat_map(|i| i.processes()).collect() };
         let mut tried: Vec<(u32, u64)> = Vec::new();
-        // Whose parent was ended becomes an orphan by that: a daemon's workers.
+        // Ending a process orphans its children, such as a daemon's workers.
         for _ in 0..GENERATIONS_MAX {
             let mut orphans = processes::children(std::process::id());
             let spared = spared();
-            // Another user's cannot be ended, by us or by trying again.
+            // Another user's process cannot be ended; it is tried once.
             let is_left = |pid: &u32| {
                 self.inherited.contains(&identity(*pid)) || tried.contains(&identity(*pid))
             };
@@ -727,10 +728,10 @@ fn on_server_end(halt: &Halt) -> OnServerEnd {
 }
 
 const GENERATIONS_MAX: u32 = 20;
-/// A process that was killed is gone within this.
+/// A killed process is gone within this time.
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 
-/// All of a variant's clients begin to start before the first is waited for.
+/// Begins to start all of a variant's clients, before the first is waited for.
 fn begin_clients(
     slot: &mut VariantSlot,
     round: u32,
@@ -740,13 +741,13 @@ fn begin_clients(
     instances.try_for_each(|instance| instance.begin(round, resources))
 }
 
-/// Lets others through a folder, but not see what is in it.
+/// Lets others pass through a folder, but not list it.
 fn allow_traversal(folder: &Path) -> Result<(), Failure> {
     let through = std::os::unix::fs::PermissionsExt::from_mode(0o711);
     std::fs::set_permissions(folder, through).map_err(|e| Failure::file("open up", folder, e))
 }
 
-/// CPUs of two sets; none where one is left to the kernel.
+/// Merges two sets of CPUs; empty if either is left to the kernel.
 fn both(one: &[usize], other: &[usize]) -> Vec<usize> {
     if one.is_empty() || other.is_empty() {
         return Vec::new();
@@ -757,7 +758,7 @@ fn both(one: &[usize], other: &[usize]) -> Vec<usize> {
     all
 }
 
-/// This process, for good, and which of its labs.
+/// Returns a name that is unique to this process and lab.
 fn unique() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static LABS: AtomicU32 = AtomicU32::new(0);

@@ -1,8 +1,8 @@
-//! One launch of one variant: its server and its layers' processes, spoken to wherever they run.
+//! One launch of one variant: its server and its layers' processes, wherever they run.
 //!
-//! In go a variant's settings and what the place knows ([`context`]); out comes a `Launched`: an
-//! address, hops (`hop`, [`companion`], and sidecars that a mesh `injected`) and their end. What
-//! a process is started with is a value, [`spec`]; [`certificates`] are made once a process.
+//! A variant's settings and a [`context`] of the place go in; a [`Launched`] comes out: an address,
+//! hops (`hop`, [`companion`], and sidecars that a mesh `injected`) and a way to end them. How a
+//! process is started is a value, [`spec`]; [`certificates`] are made once per process.
 
 pub mod certificates;
 pub mod companion;
@@ -34,7 +34,7 @@ use tare_model::Failure;
 const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(1000);
 const SETTLED_CHECK: Duration = Duration::from_millis(10);
 
-/// A launch: dropped, it ends.
+/// A running launch. Dropping it ends it.
 #[derive(Debug)]
 pub struct Launched {
     pub launch_spec: LaunchSpec,
@@ -42,43 +42,43 @@ pub struct Launched {
     started: Instant,
     /// How often its count was read.
     readings: AtomicU64,
-    /// Carries all that it sends and receives.
+    /// The link that carries all its traffic.
     link: Option<String>,
     pub(crate) entry: Option<Entry>,
-    /// What will show that they came that way.
+    /// The proof that clients connected through `entry`.
     pub path: Option<Box<dyn LayerProof>>,
-    /// What hands its connections' data past TCP.
+    /// The bypass, which moves its connections' data past TCP.
     pub(crate) bypass: Option<Arc<Bypass>>,
-    /// Layers that are processes, from the client's side on: they end before the server.
+    /// Layers that are processes, starting at the client. They end before the server.
     hops: Vec<Hop>,
     pub server: Server,
-    /// What shows that its layers are in the path, collected from before load on.
+    /// Proofs that its layers are in the path, begun before the load.
     proofs: Vec<Box<dyn LayerProof>>,
     call_ns: Option<f64>,
     needs: Arc<LaunchNeeds>,
 }
 
-/// What launches of one variant need of their lab.
+/// The parts of the lab that launches of one variant need.
 #[derive(Debug)]
 pub struct LaunchNeeds {
-    /// Where journals are kept.
+    /// The folder with the journals.
     pub state: PathBuf,
     pub server_cpus: Vec<usize>,
     pub layers: Vec<LayerSpec>,
-    /// Where the server runs.
+    /// The name of the server's place.
     pub place: String,
     pub stop: Arc<AtomicBool>,
 }
 
-/// Where clients connect to, where that is not what the server listens on.
+/// The address that clients connect to, if that is not the server's own.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What stands there.
+    /// The name of the software that answers there.
     pub name: &'static str,
     pub address: SocketAddr,
-    /// What they ask for there.
+    /// The host that clients request there.
     pub host: String,
-    /// They meter what stands between there and the server.
+    /// Meters of everything between the entry and the server.
     pub meters: Vec<MeterSource>,
 }
 
@@ -108,12 +108,12 @@ impl Launched {
         })
     }
 
-    /// Puts a layer's process before all that are there.
+    /// Adds a hop in front of all others.
     pub(crate) fn add_hop(&mut self, hop: Hop) {
         self.hops.insert(0, hop);
     }
 
-    /// What the next hop in front of all that is there passes on to.
+    /// Returns where the next hop in front of all others forwards to.
     pub fn entrance(&self) -> Upstream {
         let entered = self.hops.iter().find(|hop| !hop.intercepts);
         let of_server = || self.launch_spec.tls.then_some(Shows::Server);
@@ -125,20 +125,20 @@ impl Launched {
         self.hops.iter()
     }
 
-    /// Those of one layer.
+    /// Returns the hops of one layer.
     pub fn hops(&self, layer: usize) -> Vec<&Hop> {
         self.hops.iter().filter(|hop| hop.layer == layer).collect()
     }
 
-    /// The server and its hops.
+    /// Iterates over the server and its hops.
     fn all(&self) -> impl Iterator<Item = &Server> {
         std::iter::once(&self.server).chain(self.hops.iter().map(|hop| &hop.server))
     }
 
-    /// What its parts use, with the packets of the server's place.
+    /// Makes a meter of all parts, with the packets of the server's place.
     pub fn meter(&self) -> Metering {
         let place = &*self.needs.place;
-        // What stands at a cluster's entry has the server's own sidecar behind it.
+        // A cluster's entry is in front of the server's own sidecar.
         let behind = |hop: &&Hop| hop.stand == Stand::BesideServer;
         let told = |name: &str, place: &str, place_starts: u32| {
             let (name, place) = (name.to_owned(), place.to_owned());
@@ -212,7 +212,8 @@ impl Launch for Launched {
         let (state, cpus) = (&needs.state, &needs.server_cpus);
         let mut context = ProofContext { path, asker, state, cpus };
         let mut layers: Vec<(usize, &LayerSpec)> = needs.layers.iter().enumerate().collect();
-        // What others ask for their proofs passes through processes too: these count from then on.
+        // Layers with processes come last, so that their counts leave out requests for other
+        // layers' proofs.
         layers.sort_by_key(|(_, layer)| !layer.facts().stands().is_empty());
         for (at, layer) in layers {
             let hops = self.hops(at);
@@ -235,14 +236,14 @@ impl Launch for Launched {
         self.call_ns
     }
 
-    /// A line of a log may come after the reply: then it is waited for.
+    /// Reads the count again if it may lag behind the replies.
     fn served(&self, expected: Expected) -> Option<u64> {
         let source = self.launch_spec.count.as_ref()?;
         let limit = monotonic_now() + SETTLED_WITHIN;
         let mut before = None;
         loop {
             let now = self.server.count(source)?;
-            // What the asking itself adds is the same with each reading.
+            // Each reading itself adds the same number of requests.
             let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
             let now = now.saturating_sub(readings * source.own_requests());
             let is_settled = match expected {
@@ -270,7 +271,7 @@ impl Launch for Launched {
         self.server.ask_to_stop();
     }
 
-    /// What is nearest to the client ends first.
+    /// Ends the hop nearest to the client first, the server last.
     fn stop(&mut self) {
         self.hops.iter_mut().for_each(|hop| hop.server.stop());
         self.server.stop();

@@ -1,5 +1,5 @@
-//! Kinds of layers: how each is put in the path of a variant's requests, and what shows that it is
-//! there. A new kind is a file here that implements [`LayerKind`] for its settings
+//! Kinds of layers: how each is put in the path of a variant's requests, and how its presence is
+//! proven. To add a kind, add a file here that implements [`LayerKind`] for its settings
 //! (`tare_model::layers`), and a line in [`kind`].
 
 mod bypass;
@@ -32,49 +32,49 @@ use crate::world::Asker;
 use tare_model::Failure;
 
 pub trait LayerKind {
-    /// What it does, in words; what this machine lacks for it is an error.
+    /// Describes what it does; fails if this machine lacks something for it.
     fn describe(&self) -> Result<String, Failure>;
 
-    /// Whether this machine can have it.
+    /// Checks whether this machine supports it.
     fn check_machine(&self) -> Result<(), Failure>;
 
-    /// The programs and files that it needs where the server runs, by their absolute paths.
-    /// What runs on this machine, wherever the server does, needs none.
+    /// Absolute paths of the programs and files that it needs where the server runs; none if it
+    /// always runs on this machine.
     fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(Vec::new())
     }
 
-    /// What it puts into the server's own configuration.
+    /// Adds its parts to the server's own configuration.
     fn insert(&self, _: &LaunchContext<'_>, _: &mut Inserted) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// What it puts into the environment of all of the variant's processes.
+    /// Environment variables for all of the variant's processes.
     fn env(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Whether BPF programs are to watch the connections of the variant's processes.
+    /// Whether BPF programs are attached to the variant's processes.
     fn bypasses(&self) -> bool {
         false
     }
 
-    /// What it wants of pods that a variant's server or client is in.
+    /// Additions to the pods of a variant's server or client.
     fn pod_parts(&self, _: &PodSeat<'_>) -> PodParts {
         PodParts::default()
     }
 
-    /// Its processes are put into pods by their cluster.
+    /// Whether the cluster injects its processes into pods.
     fn is_injected(&self) -> bool {
         false
     }
 
-    /// The programs and files that its processes need where they run, by their absolute paths.
+    /// Absolute paths of the programs and files that its processes need where they run.
     fn needs_of_hop(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(Vec::new())
     }
 
-    /// One of its processes, which passes on to what is behind it.
+    /// Plans one of its processes, which forwards to `to`.
     fn hop(
         &self,
         _context: &LaunchContext<'_>,
@@ -84,8 +84,8 @@ pub trait LayerKind {
         Err(Failure::environment("this layer is no process"))
     }
 
-    /// Collects evidence that it is in the path, as far as it can be had before load; `hops` are
-    /// its processes.
+    /// Collects the evidence available before load that it is in the path; `hops` are its
+    /// processes.
     fn begin_proof(
         &self,
         launched: &Launched,
@@ -106,47 +106,47 @@ pub fn kind(spec: &LayerSpec) -> &dyn LayerKind {
     }
 }
 
-/// What a process may know of where it stands.
+/// A process's position in the path.
 #[derive(Debug)]
 pub struct Seat<'a> {
     pub stand: Stand,
-    /// It is known of those that stand beside client or server.
+    /// Set for processes beside the client or the server.
     pub namespace: Option<&'a Namespace>,
 }
 
-/// What may be known of a pod before it is made.
+/// Facts about a pod that are known before it is created.
 #[derive(Debug)]
 pub struct PodSeat<'a> {
     pub stand: Stand,
-    /// What its server's place is called; so is the Service before it.
+    /// Tag of its server's place, and the name of its Service.
     pub tag: &'a str,
     pub namespace: &'a str,
     /// Labels of all pods of that place.
     pub selector: Value,
 }
 
-/// What layers want of a pod, and of its namespace.
+/// Additions of layers to a pod and to its namespace.
 #[derive(Debug, Default, PartialEq)]
 pub struct PodParts {
     pub labels: Vec<(String, String)>,
     pub annotations: Vec<(String, String)>,
-    /// The specifications of objects that stand beside its server.
+    /// Specifications of objects that belong to its server.
     pub objects: Vec<(Kind, Value)>,
 }
 
-/// A process of a layer, as it is to be started.
+/// How to start a process of a layer.
 #[derive(Debug)]
 pub struct HopPlan {
     pub launch_spec: LaunchSpec,
-    /// Whose certificate clients of it see, where they speak TLS with it or through it.
+    /// The certificate that its clients see, if they speak TLS with it or through it.
     pub shows: Option<Shows>,
-    /// It speaks TLS with what is behind it.
+    /// Whether it speaks TLS with what is behind it.
     pub makes_tls: bool,
-    /// Connections come to this port of it unseen; else clients connect to where it listens.
+    /// Port that connections are redirected to; `None` if clients connect to its address.
     pub intercepts: Option<u16>,
 }
 
-/// What layers put into a server, and beside it.
+/// Additions of layers to a server, and beside it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Inserted {
     pub nginx: NginxParts,
@@ -159,11 +159,11 @@ pub struct Inserted {
 pub struct NginxParts {
     pub main: String,
     pub http: String,
-    /// The server of pages that only tare asks for.
+    /// Goes into the server of pages that only tare requests.
     pub pages: String,
 }
 
-/// What all layers of a launch put into its server.
+/// Collects what all layers of a launch add to its server.
 pub fn inserted(context: &LaunchContext<'_>) -> Result<Inserted, Failure> {
     context.layers_taken.set(true);
     let mut inserted = Inserted::default();
@@ -173,12 +173,12 @@ pub fn inserted(context: &LaunchContext<'_>) -> Result<Inserted, Failure> {
     Ok(inserted)
 }
 
-/// Whether a cluster puts its processes into pods.
+/// Whether the cluster injects the layer's processes into pods.
 pub fn is_injected(layer: &LayerSpec) -> bool {
     kind(layer).is_injected()
 }
 
-/// What all of these want of a pod.
+/// Collects what all layers add to a pod.
 pub fn pod_parts(layers: &[LayerSpec], seat: &PodSeat<'_>) -> PodParts {
     let mut all = PodParts::default();
     for layer in layers {
@@ -190,47 +190,46 @@ pub fn pod_parts(layers: &[LayerSpec], seat: &PodSeat<'_>) -> PodParts {
     all
 }
 
-/// What all of these put into the environment of a variant's processes.
+/// Collects the environment variables that all layers add to a variant's processes.
 pub fn env(layers: &[LayerSpec]) -> Vec<(String, String)> {
     layers.iter().flat_map(|layer| kind(layer).env()).collect()
 }
 
-/// What all of these need where the server runs.
+/// Collects what all layers need where the server runs.
 pub fn needs(layers: &[LayerSpec]) -> Result<Vec<PathBuf>, Failure> {
     let all: Result<Vec<Vec<PathBuf>>, Failure> =
         layers.iter().map(|layer| kind(layer).needs()).collect();
     Ok(all?.concat())
 }
 
-/// The place of its own that a hop has, in words.
+/// Describes the hop's own place, if it has one.
 fn where_it_runs(layer: &dyn LayerFacts) -> String {
     layer.place().map_or_else(String::new, |place| format!(" in {}", place.name()))
 }
 
-/// What evidence is collected with.
+/// Context for collecting evidence.
 pub struct ProofContext<'a> {
-    /// The path that load asks for.
+    /// The path that the load requests.
     pub path: &'a str,
     pub asker: &'a mut dyn Asker,
-    /// Where journals are kept.
+    /// Folder of the journals.
     pub state: &'a Path,
-    /// CPUs of the servers.
     pub cpus: &'a [usize],
 }
 
-/// Addresses that a variant's client has, known once it is there.
+/// Addresses of a variant's client, filled in once it runs.
 pub type ClientAddresses = Arc<Mutex<Vec<IpAddr>>>;
 
-/// One launch's evidence about one layer, between its start and its end.
+/// Evidence about one layer in one launch, from its start to its end.
 pub trait LayerProof: Debug {
-    /// What one call of it costs without a server, where it can be called so.
+    /// Cost of one call without a server, if the layer can be called that way.
     fn call_ns(&self) -> Option<f64> {
         None
     }
 
-    /// Right before the load, once nothing else is asked.
+    /// Called right before the load, after all other requests.
     fn begin(&mut self) {}
 
-    /// After the load, of which so many requests were sent.
+    /// Called after the load; `sent` counts its requests.
     fn end(self: Box<Self>, server: &Server, sent: Sent) -> Proof;
 }

@@ -1,13 +1,12 @@
-//! Servers in places: started, metered, loaded, stopped for sure. Knows no statistics.
+//! Starts, meters, loads and stops servers in places. Contains no statistics.
 //!
-//! - [`lab`] is what a run has: the places of each variant, and handles on what runs there.
-//! - [`launch`] is one start of one variant: its server, its layers, what each is started with.
-//! - [`executor`] starts, meters, probes and loads, in this process or at the end of an [`agent`]'s
-//!   stream.
-//! - [`servers`], [`places`], [`layers`] and [`filters`] have a kind a file.
-//! - [`meters`] count what servers use; [`network`] looks at connections; [`machine`] at the rest.
-//! - [`journal`] remembers what was made, so that it is removed also after `kill -9`.
-//! - [`world`] is what the runner sees of all this.
+//! - [`lab`] holds what a run has: the places of each variant, and handles on what runs there.
+//! - [`launch`] is one start of one variant: its server, its layers, and what each is started with.
+//! - [`executor`] starts, meters, probes and loads, in this process or on behalf of an [`agent`].
+//! - [`servers`], [`places`], [`layers`] and [`filters`] have one file for each kind.
+//! - [`meters`] measure what servers use; [`network`] inspects connections, [`machine`] the rest.
+//! - [`journal`] records what was created, so that it is removed even after `kill -9`.
+//! - [`world`] is the interface between the runner and all this.
 
 #![forbid(unsafe_code)]
 

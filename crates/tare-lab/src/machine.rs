@@ -1,6 +1,6 @@
-//! The machine: what it is, and what it does while a round runs. Beside it what is asked of any
-//! machine: control groups ([`cgroup`]), processes ([`processes`]), installed programs
-//! ([`programs`]) and short commands of theirs ([`commands`]).
+//! The machine: its description, and its counters over a round. Its modules handle control groups
+//! ([`cgroup`]), processes ([`processes`]), installed programs ([`programs`]) and short commands
+//! ([`commands`]).
 
 pub mod cgroup;
 pub mod commands;
@@ -18,7 +18,7 @@ use tare_model::samples::MachineUse;
 
 use crate::machine::processes::TICKS_PER_S;
 
-/// What the machine is, kept with every run.
+/// Description of the machine, kept with every run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -28,9 +28,9 @@ pub struct Machine {
     pub cpu_model: String,
     /// CPUs that this process may use.
     pub cpus: Vec<usize>,
-    /// How their frequency is governed, where that is told.
+    /// Their frequency governor, if known.
     pub governor: Option<String>,
-    /// Runs as a virtual machine.
+    /// Whether it is a virtual machine.
     pub virtual_machine: bool,
     pub memory_bytes: u64,
 }
@@ -95,7 +95,8 @@ impl Counters {
         }
     }
 
-    /// What happened since `earlier`, as far as the machine tells; the rest is for the caller.
+    /// Returns the use since `earlier`. The caller fills in the fields that are not counters of the
+    /// machine.
     pub fn since(&self, earlier: &Self) -> MachineUse {
         let elapsed = self.at.since(earlier.at).as_ns();
         MachineUse {
@@ -113,7 +114,7 @@ impl Counters {
     }
 }
 
-/// The share of CPU time since boot that the hypervisor took for others.
+/// Returns the share of CPU time since boot that the hypervisor gave to others.
 pub fn steal_share() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
@@ -121,7 +122,7 @@ pub fn steal_share() -> f64 {
     cpu_ticks(line).1 as f64 / all.max(1) as f64
 }
 
-/// Ticks that the CPUs which this process may use were busy, and that they were stolen.
+/// Sums the busy and the stolen ticks of the CPUs that this process may use.
 fn allowed_ticks(stat: &str) -> (u64, u64) {
     let cpus = allowed_cpus();
     let lines = stat.lines().filter(|line| {
@@ -131,7 +132,7 @@ fn allowed_ticks(stat: &str) -> (u64, u64) {
     lines.map(cpu_ticks).fold((0, 0), |(busy, steal), (b, s)| (busy + b, steal + s))
 }
 
-/// Reads a line of `/proc/stat`: ticks in use, and ticks stolen.
+/// Reads a line of `/proc/stat`; returns busy ticks and stolen ticks.
 fn cpu_ticks(line: &str) -> (u64, u64) {
     let ticks: Vec<u64> =
         line.split_whitespace().skip(1).filter_map(|text| text.parse().ok()).collect();
@@ -140,7 +141,7 @@ fn cpu_ticks(line: &str) -> (u64, u64) {
     (at(0) + at(1) + at(2) + at(5) + at(6), at(7))
 }
 
-/// A counter of `/proc/net/snmp` or `netstat`: names on one line, values on the next.
+/// Reads a counter from `/proc/net/snmp` or `netstat`: names on one line, values on the next.
 fn net_counter(text: &str, table: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter(|line| line.starts_with(table));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
@@ -148,8 +149,8 @@ fn net_counter(text: &str, table: &str, name: &str) -> u64 {
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Periods in which a CPU quota stopped this process (or another, by number): its control group's
-/// and all above it.
+/// Counts the periods in which a CPU quota throttled a process (`self` or a PID), in its control
+/// group and all groups above it.
 pub fn throttled_periods(process: &str) -> u64 {
     let cgroups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
     let mut sum = 0;
@@ -175,7 +176,7 @@ pub fn throttled_periods(process: &str) -> u64 {
     sum
 }
 
-/// Times that CPUs were slowed because they were hot.
+/// Sums how often CPUs were slowed because they were hot.
 fn thermal_throttles() -> u64 {
     let of = |cpu: &usize| {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle");
@@ -185,7 +186,7 @@ fn thermal_throttles() -> u64 {
     allowed_cpus().iter().filter_map(of).sum()
 }
 
-/// The share of local ports that are in use, by connections that rest after their end too.
+/// Returns the share of local ports in use, connections in TIME_WAIT included.
 pub fn ports_used() -> Option<f64> {
     let (low, high) = local_ports()?;
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
@@ -194,7 +195,7 @@ pub fn ports_used() -> Option<f64> {
     Some(used as f64 / f64::from(high - low + 1))
 }
 
-/// Local ports in a table of sockets, each once.
+/// Returns the distinct local ports in a table of sockets.
 fn ports_of(table: &str) -> std::collections::BTreeSet<u32> {
     let port = |line: &str| {
         let local = line.split_whitespace().nth(1)?;
@@ -203,7 +204,7 @@ fn ports_of(table: &str) -> std::collections::BTreeSet<u32> {
     table.lines().filter_map(port).collect()
 }
 
-/// The range of local ports.
+/// Returns the range of local ports.
 pub fn local_ports() -> Option<(u32, u32)> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let mut numbers = text.split_whitespace().map(|text| text.parse::<u32>().ok());

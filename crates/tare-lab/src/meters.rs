@@ -1,12 +1,12 @@
 //! What a server uses: CPU time, switches, page faults, memory.
 //!
-//! In go processes, a control group or a container; out come `Reading`s. A meter is made of probes
-//! (`probe`, a kind a file in `probes`); [`metering`] adds up the parts of a launch wherever they
-//! run, and [`groups`] finds control groups from inside a pod.
+//! Processes, a control group or a container go in, [`Reading`]s come out. A meter consists of
+//! probes (`probe`; one file for each kind in `probes`). [`metering`] adds up the parts of a launch
+//! wherever they run, and [`groups`] finds control groups from inside a pod.
 //!
-//! Timing model: read between slices, when the server has nothing to do, the kernel's sums are
-//! exact to the nanosecond. Their division into user and system is sampled by the timer tick on
-//! most kernels, and means something only over many slices.
+//! Timing model: meters are read between slices, when the server is idle. The kernel's sums are
+//! then exact to the nanosecond. On most kernels their division into user and system is sampled by
+//! the timer tick, and meaningful only over many slices.
 
 pub mod groups;
 pub mod metering;
@@ -26,27 +26,29 @@ pub use crate::meters::probe::Footprint;
 use crate::meters::probe::{Probe, ProcessFiles, Seen};
 use crate::meters::probes::{Accounting, CpuTime, OF_PROCESSES};
 
-/// Reads what a running server uses. Its files are opened once: a reading costs microseconds.
+/// Reads what a running server uses. Its files are opened once, so that a reading costs
+/// microseconds.
 #[derive(Debug, Default)]
 pub struct Meter {
     processes: ProcessFiles,
-    /// Without CPU time nothing is known.
+    /// Without CPU time, no counters are returned.
     cpu: Option<Box<dyn Probe>>,
     others: Vec<Box<dyn Probe>>,
 }
 
-/// Counters since a server began; differences count.
+/// Counters since a server began. Only differences are meaningful.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Used {
     pub counters: Option<Counters>,
-    /// Nanoseconds on a CPU, and ready and waiting for one, for each thread that was there when its
-    /// counters were opened. Zeros where it has ended.
+    /// Nanoseconds on a CPU, and ready but waiting for one, for each thread that existed when its
+    /// counters were opened; zeros once it has ended.
     pub threads: Vec<[u64; 2]>,
 }
 
 impl Used {
-    /// As much as sums can hold: it may be told by an agent in another's hands.
+    /// Caps all numbers so that sums cannot overflow: an agent that others control may have sent
+    /// them.
     #[must_use]
     pub fn bounded(self) -> Self {
         let counters = self.counters.map(|counters| counters.map(bounded));
@@ -79,7 +81,7 @@ fn bounded(number: u64) -> u64 {
     number.min(NUMBER_MAX)
 }
 
-/// Threads that are told of; the sum of what they used can be had.
+/// Most threads in one reading, so that the sum over all of them cannot overflow.
 const THREADS_MAX: usize = 1000;
 
 fn bounded_threads(mut threads: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
@@ -88,30 +90,30 @@ fn bounded_threads(mut threads: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
     threads
 }
 
-/// One of the readings that are taken under load.
+/// A reading taken under load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {
-    /// Since the instant from which on they were to be taken.
+    /// Time since the instant at which the readings were to begin.
     pub ns: u64,
     pub cpu_ns: u64,
     pub threads: Vec<[u64; 2]>,
 }
 
-/// When servers stand still.
+/// When servers count as idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
-    /// They stand still when for so long …
+    /// They are idle when for this long …
     pub time: DurationNs,
     /// … they used no more CPU time than this.
     pub cpu_ns: u64,
-    /// How often that is looked at, and for how long at most.
+    /// Interval between checks, and the longest wait.
     pub look: DurationNs,
     pub limit: DurationNs,
 }
 
-/// Waits until a counter of CPU time stands still; whether it does.
+/// Waits until a counter of CPU time stops growing; returns whether it did.
 pub fn until_quiet(
     quiet: &Quiet,
     now: impl Fn() -> Instant,
@@ -135,7 +137,8 @@ pub fn until_quiet(
 }
 
 impl Meter {
-    /// Meters a server of this process; where both are in a container, all that is in there.
+    /// Meters a server of this process. If both are in a container, CPU time is the whole
+    /// container's.
     pub fn of_server(server: &LocalServer, container: Option<&Group>) -> Self {
         let Some(pid) = server.pid() else { return Self::default() };
         let mut meter = Self::new(server.cgroup(), pid);
@@ -176,12 +179,12 @@ impl Meter {
         Used { counters, threads: times(&seen) }
     }
 
-    /// CPU time alone: what a look at it costs matters between slices.
+    /// Returns CPU time only: between slices, the cost of a reading matters.
     pub fn cpu_ns(&self) -> Option<u64> {
         self.cpu_of(&self.processes.look())
     }
 
-    /// CPU time of all, and of each thread.
+    /// Returns the CPU time of all processes, and the times of each thread.
     pub fn cpu_and_threads(&self) -> (u64, Vec<[u64; 2]>) {
         let seen = self.processes.look();
         (self.cpu_of(&seen).unwrap_or(0), times(&seen))
@@ -195,14 +198,14 @@ impl Meter {
         self.processes.pids()
     }
 
-    /// Memory, and periods in which a quota held it up.
+    /// Returns memory, and the periods in which a quota throttled it.
     pub fn footprint(&self) -> Footprint {
         let own = self.cpu.as_ref().and_then(|probe| probe.footprint());
         own.unwrap_or_else(|| self.processes.footprint())
     }
 }
 
-/// On a CPU, and waiting for one.
+/// Returns each thread's time on a CPU, and waiting for one.
 fn times(seen: &Seen<'_>) -> Vec<[u64; 2]> {
     let threads = seen.threads().iter();
     threads.map(|thread| thread.map_or([0; 2], |t| [t.cpu_ns, t.delay_ns])).collect()

@@ -1,9 +1,9 @@
 //! Places: where a server or a client runs.
 //!
-//! A place is a command that ends in an agent on its standard input and output, and what must be
-//! made before that: `prepare → start → prove → stop`, and removal by the journal. A new kind of
-//! place is a new file here, which implements [`PlaceKind`] for its settings
-//! (`tare_model::places`), and a line in `kind`.
+//! A place is a command that runs an agent on its standard input and output, plus all that must be
+//! created before it: `prepare → start → prove → stop`; the journal removes it. To add a kind of
+//! place, add a file here that implements [`PlaceKind`] for its settings (`tare_model::places`),
+//! and a line in `kind`.
 
 pub mod agent_file;
 pub mod container;
@@ -51,17 +51,17 @@ use kubernetes::ground::Clusters;
 use network::Network;
 use tare_model::Failure;
 
-/// What this machine knows of a kind of place.
+/// A kind of place: whether this machine supports it, and how to create one.
 pub trait PlaceKind {
-    /// Whether it can be had here, and how; else why not.
+    /// Checks whether this machine supports it. Returns a description, or the reason it does not.
     fn check_machine(&self) -> Result<String, Failure>;
 
-    /// What takes long at its first start.
+    /// Returns the slow step of its first start, to announce it.
     fn to_wait_for(&self) -> Option<&'static str> {
         None
     }
 
-    /// One of its kind for a variant; `None` is this very place.
+    /// Creates a place for a variant; `None` means this machine itself, without an agent.
     fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>>;
 }
 
@@ -78,18 +78,16 @@ fn kind(spec: &PlaceSpec) -> &dyn PlaceKind {
     }
 }
 
-/// Whether it can be had here; else why not.
+/// Checks a place's settings, and whether this machine supports it.
 pub fn check(spec: &PlaceSpec) -> Result<(), Failure> {
     spec.check()?;
     kind(spec).check_machine().map(drop)
 }
 
-/// What takes long at its first start.
 pub fn to_wait_for(spec: &PlaceSpec) -> Option<&'static str> {
     kind(spec).to_wait_for()
 }
 
-/// One of its kind for a variant; `None` is this very place.
 pub fn place(spec: &PlaceSpec, context: PlaceContext) -> Option<Box<dyn Place>> {
     kind(spec).place(context)
 }
@@ -109,76 +107,75 @@ impl PlaceKind for HostSpec {
 
 /// One place of one variant, for its server or its client.
 pub trait Place: Debug {
-    /// Whether it is still where it should be: another place may have moved.
+    /// Whether it is still where it should be; the place it depends on may have moved.
     fn fits(&self, _clusters: &Clusters) -> bool {
         true
     }
 
-    /// Begins with what its start takes, where that goes on by itself: all places of a round begin
-    /// before the first of them is waited for.
+    /// Requests what can start in the background. All places of a round begin before tare waits for
+    /// the first.
     fn begin(&mut self, _resources: &mut LabResources<'_>) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Makes what it needs, and starts its agent. Called again after [`Place::stop`], it starts
-    /// afresh.
+    /// Creates what it needs and starts its agent. May be called again after [`Place::stop`].
     fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure>;
 
-    /// Evidence, from what its agent saw and from this side, that it is what was asked for.
+    /// Returns evidence, from its agent and from this machine, that it is as configured.
     fn prove(&self, agent: &Agent) -> Proof;
 
-    /// What must be taken away between two starts; its agent has ended.
+    /// Removes what must not remain for the next start; its agent has already ended.
     fn stop(&mut self) {}
 
-    /// Where servers in it listen, and are reached from other places.
+    /// The address on which its servers listen and are reached from other places.
     fn address(&self) -> IpAddr;
 
-    /// The port on which every server in it listens, where it must be the same one.
+    /// The port of every server in it, if that must be a fixed one.
     fn port(&self) -> Option<u16> {
         None
     }
 
-    /// Where clients connect to, where that is not what the server listens on.
+    /// The entry that clients connect to, if it is not the server's own address.
     fn entry(&self) -> Option<Entry> {
         None
     }
 
-    /// What will show that its client came that way.
+    /// Returns the check that its client's requests took this path.
     fn path_proof(&self, _client: &ClientAddresses) -> Option<Box<dyn LayerProof>> {
         None
     }
 
-    /// Who meters its servers, where that is not its agent.
+    /// The meter of its servers, if that is not its own agent.
     fn metered_by(&self) -> Option<MeterSource> {
         None
     }
 
-    /// What a mesh put beside what runs in it, which its agent speaks with.
+    /// The sidecar that a mesh injected into it; `beside` is the place's agent.
     fn injected(&self, _beside: &Arc<Agent>) -> Option<Injected> {
         None
     }
 
-    /// Emulated, and not run by the hardware.
+    /// Whether its CPU is emulated rather than virtualised by the hardware.
     fn is_emulated(&self) -> bool {
         false
     }
 
-    /// The link of this machine that carries all that servers in it send and receive.
+    /// This machine's link that carries all traffic of its servers.
     fn link(&self, _: &Network) -> Option<String> {
         None
     }
 
-    /// The network namespace of this machine that its programs' sockets are in, where tare made it.
+    /// The network namespace of its sockets, if tare made it on this machine.
     fn namespace(&self) -> Option<Namespace> {
         None
     }
 
-    /// How often it is started afresh while its servers come and go.
+    /// How often it is restarted during a run.
     fn restarts(&self) -> Restarts {
         Restarts::AFewTimes
     }
 
-    /// Whether more processes of this machine belong to it than its command's descendants.
+    /// Whether it has processes on this machine that are not its command's descendants.
     fn has_helpers(&self) -> bool {
         false
     }
@@ -188,7 +185,7 @@ pub trait Place: Debug {
         true
     }
 
-    /// Where servers in it keep their files, where that is not as on this machine.
+    /// The folder for its servers' files, if it differs from this machine's.
     fn folder(&self) -> Option<PathBuf> {
         None
     }
@@ -199,18 +196,18 @@ pub trait Place: Debug {
     }
 }
 
-/// When a place is started afresh.
+/// How often a place is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restarts {
-    /// One is like another.
+    /// A restart would change nothing.
     Never,
-    /// It starts quickly, and no two are alike.
+    /// It starts quickly, and each start differs.
     EachRound,
-    /// It takes long to start: a few times over a run (`place_launches`).
+    /// It starts slowly: a few times per run (`place_launches`).
     AFewTimes,
 }
 
-/// What places stand on, shared by all of a lab.
+/// Resources that all places of a lab share.
 #[derive(Debug)]
 pub struct LabResources<'a> {
     pub journal: &'a Journal,
@@ -219,22 +216,22 @@ pub struct LabResources<'a> {
     pub halt: &'a Halt,
 }
 
-/// One place's own part of the lab.
+/// The settings and resources of one place.
 #[derive(Clone, Debug)]
 pub struct PlaceContext {
     /// The variant, and whether it is for the server or the client.
     pub who: String,
-    /// Names of what it makes: no other place of any run has the same.
+    /// Names everything it creates; unique to this place across all runs.
     pub tag: String,
-    /// The same of the variant's server, where this is for a client of it.
+    /// The tag of the server's place, if this place is for a client.
     pub server_tag: Option<String>,
-    /// What is in the path of the variant's requests.
+    /// Layers in the path of the variant's requests.
     pub layers: Vec<LayerSpec>,
     /// Its number in the lab.
     pub index: u8,
     pub cpus: Vec<usize>,
     pub cgroup: Option<Cgroup>,
-    /// On this machine, for its files.
+    /// The folder for its files on this machine.
     pub folder: PathBuf,
     /// Programs and files that are needed in it.
     pub needs: Vec<PathBuf>,
@@ -243,7 +240,6 @@ pub struct PlaceContext {
 }
 
 impl PlaceContext {
-    /// Runs the command that ends in an agent.
     fn start_agent(
         &self,
         argv: &[String],
@@ -270,7 +266,7 @@ impl PlaceContext {
     }
 }
 
-/// What this machine says of itself, to compare with what an agent sees.
+/// Identifies a running system: this machine, or a cluster's node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Here {
     pub kernel_release: String,
@@ -287,18 +283,18 @@ impl Here {
     }
 }
 
-/// This process's own namespace of a kind.
+/// Returns this process's namespace of a kind (`net`, `pid`, `mnt`).
 fn own_namespace(kind: &str) -> Option<String> {
     let link = std::fs::read_link(Path::new("/proc/self/ns").join(kind)).ok()?;
     Some(link.to_string_lossy().into_owned())
 }
 
-/// Where servers keep their files in a place that has its own /tmp.
+/// Returns the folder for servers' files in a place that has its own /tmp.
 fn server_folder(context: &PlaceContext) -> PathBuf {
     Path::new("/tmp").join(&context.tag).join("server")
 }
 
-/// Complaints, or what was seen.
+/// Builds a proof, which held if `wrong` has no complaints.
 fn proof(layer: String, wrong: Vec<String>, seen: String) -> Proof {
     match wrong.is_empty() {
         true => Proof { layer, held: true, text: seen },
@@ -310,8 +306,8 @@ const RUNNING: &str = "running";
 const RUNNING_WITHIN: DurationNs = DurationNs::from_secs(2);
 const RUNNING_CHECK: Duration = Duration::from_millis(10);
 
-/// What a runtime says of a container whose agent has greeted, at last: some (crun) write down that
-/// it runs only after they let it go.
+/// Polls a runtime's state of a container until it is running or 2 s have passed: crun records that
+/// state only after the agent has started.
 fn once_running(ask: impl Fn() -> String) -> String {
     let limit = monotonic_now() + RUNNING_WITHIN;
     loop {
@@ -323,7 +319,7 @@ fn once_running(ask: impl Fn() -> String) -> String {
     }
 }
 
-/// Whether a kind of place can be had on this machine, for `tare doctor`.
+/// Lists the kinds of place, with whether this machine supports them, for `tare doctor`.
 pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
     let words = |kind: &dyn PlaceKind| kind.check_machine().map_err(|error| error.to_string());
     let oci = |runtime: &str| words(&OciSpec::plain(runtime));
@@ -346,7 +342,7 @@ pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
     ]
 }
 
-/// Files of this machine that a place is to have.
+/// Checks that the files to be copied into a place exist.
 fn check_files(kind: &str, files: &[PathBuf]) -> Result<(), Failure> {
     match files.iter().find(|path| !path.exists()) {
         None => Ok(()),
@@ -357,7 +353,7 @@ fn check_files(kind: &str, files: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-/// Places that need it say why they cannot do without.
+/// Fails unless tare runs as root; `what` is named in the error.
 pub(crate) fn need_root(what: &str) -> Result<(), Failure> {
     match tare_io::process::is_root() {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! Kinds of servers: how each is started. A new kind is a file here that implements [`ServerKind`]
-//! for its settings (`tare_model::servers`), and a line in `kind`.
+//! Kinds of servers: how each is started. To add a kind, add a file here that implements
+//! [`ServerKind`] for its settings (`tare_model::servers`), and a line in `kind`.
 
 mod caddy;
 mod command;
@@ -21,18 +21,18 @@ use tare_model::Failure;
 
 /// How one kind of server is started.
 pub trait ServerKind {
-    /// What it will start, in words; what this machine lacks for it is an error.
+    /// Describes what it will start; fails if this machine lacks something for it.
     fn describe(&self) -> Result<String, Failure>;
 
-    /// The same for a place with programs of its own.
+    /// Describes what it will start in a place with its own programs.
     fn describe_elsewhere(&self) -> String {
         String::new()
     }
 
-    /// The programs and files that it needs where it runs, by their absolute paths.
+    /// Absolute paths of the programs and files that it needs where it runs.
     fn needs(&self) -> Result<Vec<PathBuf>, Failure>;
 
-    /// What to start, made anew for each launch.
+    /// Returns what to start; called anew for each launch.
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure>;
 }
 
@@ -51,30 +51,28 @@ fn kind(spec: &ServerSpec) -> Option<&dyn ServerKind> {
     })
 }
 
-/// Checks what can be checked before anything starts; what it will create, in words.
+/// Checks what can be checked before anything starts, and describes the server.
 pub fn describe(spec: &ServerSpec) -> Result<String, Failure> {
     spec.facts().check()?;
     kind(spec).map_or(Ok("already up".into()), ServerKind::describe)
 }
 
-/// What a place with programs of its own must have for it; an error where tare cannot tell.
+/// Describes what a place with its own programs must provide; fails if it cannot run there.
 pub fn describe_elsewhere(spec: &ServerSpec) -> Result<String, Failure> {
     spec.facts().check()?;
     spec.facts().can_start_elsewhere()?;
     Ok(kind(spec).map_or("already up".into(), ServerKind::describe_elsewhere))
 }
 
-/// The programs and files that it needs where it runs, by their absolute paths.
 pub fn needs(spec: &ServerSpec) -> Result<Vec<PathBuf>, Failure> {
     kind(spec).map_or(Ok(Vec::new()), ServerKind::needs)
 }
 
-/// What to start, made anew for each launch.
 pub fn launch_spec(spec: &ServerSpec, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
     let up = || Failure::usage("a server that is already up is not started");
     let mut launch_spec = kind(spec).ok_or_else(up)?.launch_spec(context)?;
     launch_spec.env.extend(layers::env(context.layers));
-    // A layer that no server asked for would be left out without a word.
+    // Without this check, a layer that the server does not support would be ignored silently.
     if !context.layers_taken.get() && layers::inserted(context)? != Inserted::default() {
         return Err(Failure::usage("this kind of server takes no such layer"));
     }

@@ -1,5 +1,5 @@
-//! What a run needs of the world: servers, what they use, load. [`crate::Lab`] is this machine and
-//! what it reaches; tests of the runner have a world of their own.
+//! The interface that a run needs: servers, what they use, load. [`crate::Lab`] implements it for
+//! this machine and those that it reaches; tests of the runner implement it with fakes.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,31 +17,31 @@ use crate::machine;
 use crate::meters::{Quiet, Reading};
 use tare_model::Failure;
 
-/// Servers of all variants, and the clients that load them.
+/// The servers of all variants, and the clients that load them.
 pub trait World {
     type Launch: Launch<Meter = Self::Meter>;
     type Meter: Meter;
-    /// Who makes the load on one variant.
+    /// The clients that load one variant.
     type Clients;
     type Load: MakeLoad<Clients = Self::Clients>;
 
-    /// Ends a variant's place, if it is up: that is not in the time of its next start.
+    /// Ends a variant's place if it is up, so that the next start is not timed with its end.
     fn make_way(&mut self, variant: VariantId);
 
-    /// Starts a variant's server, in its place; `None` where it is up already.
+    /// Starts a variant's server in its place; `None` if the user runs it.
     fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Self::Launch>, Failure>;
 
-    /// The clients of a variant, whose server is up.
+    /// Returns the clients of a variant. Its server must be up.
     fn clients(&mut self, variant: VariantId, round: u32) -> Result<Self::Clients, Failure>;
 
-    /// Whether CPUs have the numbers for a variant's clients that they have here.
+    /// Returns whether a variant's clients number their CPUs as this process does.
     fn clients_have_our_cpus(&self, variant: VariantId) -> bool;
 
-    /// Connections to a variant's server, none of which is open yet.
+    /// Returns a load without open connections.
     fn load(&self) -> Self::Load;
 
-    /// Makes the same stretch of each of these loads, at the same time; what came of it, and what
-    /// each server had used at the end of each interval.
+    /// Runs the same stretch of all these loads at the same time. Returns each load's results, and
+    /// what each server had used at the end of each interval.
     fn load_at_once(
         &self,
         loads: &mut [&mut Self::Load],
@@ -49,107 +49,108 @@ pub trait World {
         meters: &[Option<&Self::Meter>],
     ) -> Result<Vec<(Measured, Vec<Reading>)>, Failure>;
 
-    /// Waits until these servers stand still; whether they do.
+    /// Waits until these servers are idle; returns whether they are.
     fn quiesce(&self, meters: &[&Self::Meter], quiet: Quiet) -> bool;
 
-    /// Where a variant that is up already listens.
+    /// Returns where a variant that is already up listens.
     fn endpoint(&self, variant: VariantId) -> Endpoint;
 
-    /// How a variant's server and client are placed, and what shows it.
+    /// Returns how a variant's server and clients are placed, with the proofs.
     fn placement(&self, variant: VariantId) -> Placement;
 
-    /// CPU time of all that runs in the places of servers and clients, ever: those, runtimes,
-    /// machines.
+    /// Returns the CPU time used so far in the places of servers and clients, with their runtimes
+    /// and virtual machines.
     fn cpu_of_places(&self) -> u64;
 
     fn machine(&self) -> machine::Counters;
 
-    /// The share of local ports in use.
+    /// Returns the share of local ports in use.
     fn ports_used(&self) -> Option<f64>;
 
-    /// What servers said since this was last called.
+    /// Returns the events since the last call.
     fn take_events(&self) -> Vec<Event>;
 
-    /// How servers are metered, in words.
+    /// Describes how servers are metered.
     fn metering(&self) -> String;
 
-    /// CPU time of this process: of its load workers, and of the rest.
+    /// Returns the CPU time of this process: of its load workers, and of the rest.
     fn own_cpu(&self) -> (DurationNs, DurationNs);
 
-    /// Ends what servers left to themselves. To be called when no server runs.
+    /// Ends processes that servers left behind. Call it when no server runs.
     fn end_orphans(&self);
 
-    /// Removes everything; complaints about what could not be removed.
+    /// Removes everything; returns a message for each thing that could not be removed.
     fn close(self) -> Vec<String>;
 }
 
-/// Where a variant's server and client are.
+/// How a variant's server and clients are placed.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     pub proofs: Vec<Proof>,
     pub is_emulated: bool,
-    /// How often its server's place was started; 0 where it has none.
+    /// How often the server's place was started; 0 if it has none.
     pub starts: u32,
 }
 
-/// When a server's own count is believed to be the last.
+/// When a server's own count is taken as final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     AtLeast(u64),
-    /// Twice the same.
+    /// Two consecutive readings agree.
     Quiet,
 }
 
-/// A server that was started, with its layers. Dropped, it ends.
+/// A started server with its layers. Dropping it ends it.
 pub trait Launch {
     type Meter: Meter;
 
-    /// Where its client connects to.
+    /// Returns the address that its client connects to.
     fn address(&self) -> SocketAddr;
 
-    /// What clients ask for, where they reach it by what stands for it: a Service's address, or the
-    /// name by which a gateway knows it.
+    /// Returns the host that clients name if they reach the server through something else: a
+    /// Service's address, or the name that a gateway routes by.
     fn entry_host(&self) -> Option<&str> {
         None
     }
 
     fn started(&self) -> Instant;
 
-    /// When it counts as not having become ready.
+    /// Returns the deadline for becoming ready.
     fn ready_limit(&self) -> Instant;
 
-    /// Returns at once when the user stops the run.
+    /// Waits until the server accepts connections; returns at once when the user stops the run.
     fn wait_until_listening(&mut self) -> Result<(), Failure>;
 
-    /// Waits a little for the server to become ready; an error once it is dead, or too late.
+    /// Waits briefly for the server to become ready; fails once it is dead or past `limit`.
     fn not_yet(&mut self, limit: Instant) -> Result<(), Failure>;
 
     fn is_alive(&self) -> bool;
 
-    /// What of it ended ("the server"), and how, in words that help; to be asked once it is not
-    /// alive.
+    /// Returns which part ended ("the server") and how. Call it once the launch is not alive.
     fn what_ended(&mut self) -> (String, Option<String>);
 
-    /// Why the place that it runs in is no more; `None` where it still is after so long.
+    /// Waits up to `timeout` for its place to end; returns why it ended, or `None` if it is still
+    /// up.
     fn place_gone(&self, timeout: DurationNs) -> Option<Failure>;
 
-    /// Collects what shows that the variant's layers are in the path, as far as it can be had
-    /// before load. `path` is what load asks for.
+    /// Collects the proofs that the variant's layers are in the path, as far as they exist before
+    /// load. `path` is the path that the load requests.
     fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), Failure>;
 
-    /// After the load, of which so many requests were sent.
+    /// Collects the remaining proofs after a load that sent these requests.
     fn end_proofs(&mut self, sent: Sent) -> Vec<Proof>;
 
-    /// What one call of its filter costs without a server.
+    /// Returns the cost of one call of its filter without a server, in nanoseconds.
     fn call_ns(&self) -> Option<f64>;
 
-    /// Requests that it served so far, without those that asked for this; where it can be asked.
+    /// Returns the requests served so far, without those of the count itself, if the server can be
+    /// asked.
     fn served(&self, expected: Expected) -> Option<u64>;
 
-    /// Lines and bytes that it wrote.
+    /// Returns the lines and bytes that it wrote.
     fn logged(&self) -> (u64, u64);
 
-    /// Made when the server has given a reply: its processes are then all there.
+    /// Makes a meter. Call it once the server has replied: all its processes exist by then.
     fn meter(&self) -> Self::Meter;
 
     /// Asks it to end; [`Launch::stop`] then waits.
@@ -158,42 +159,42 @@ pub trait Launch {
     fn stop(&mut self);
 }
 
-/// Asks for one path of a server, beside its load.
+/// Sends single requests to a server, beside its load.
 pub trait Asker {
-    /// The reply; where no whole one came, why.
+    /// Returns the reply, or why no complete one came.
     fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, Failure>;
 
-    /// Requests that were sent since this was last called.
+    /// Returns the requests sent since the last call.
     fn take_sent(&mut self) -> u64;
 }
 
-/// What a running variant uses: its server, and the hops before it.
+/// Measures what a running variant uses: its server, and the hops before it.
 pub trait Meter {
     fn used(&self) -> Used;
 
-    /// Each part with its memory and quotas: hops, the nearest to the client first, then the
-    /// server.
+    /// Returns each part with its memory and quotas: hops, starting with the one nearest to the
+    /// client, then the server.
     fn parts(&self) -> Vec<LaunchPart>;
 }
 
-/// What all parts have used since they began; differences count.
+/// Use of all parts since they started. Only differences are meaningful.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Used {
-    /// `None` where one of them is not to be seen.
+    /// `None` if one of the parts cannot be read.
     pub usage: Option<Usage>,
-    /// Nanoseconds on a CPU, and ready and waiting for one, for each thread; none where the
-    /// server's are not to be seen.
+    /// Nanoseconds on a CPU, and ready but waiting for one, for each thread; empty if the server's
+    /// threads cannot be read.
     pub threads: Vec<[u64; 2]>,
 }
 
-/// How a lane's load is made.
+/// How load is made on a lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MadeBy {
-    /// Its interface to the kernel, and why it is not another.
+    /// Its interface to the kernel; `note` says why it is not another.
     pub reactor: String,
     pub note: Option<String>,
     pub polls: bool,
-    /// Clients that make it together, and how far off the estimate of their clocks can be.
+    /// Clients that make it together, and the largest error of their estimated clock offsets.
     pub clients: usize,
     pub clock_error: DurationNs,
 }
@@ -219,21 +220,22 @@ impl fmt::Display for MadeBy {
 pub trait MakeLoad {
     type Clients;
 
-    /// Opens its connections; how its load is made.
+    /// Opens its connections; returns how its load is made.
     fn open(&mut self, clients: &Self::Clients, plan: &LoadPlan) -> Result<MadeBy, Failure>;
 
     fn slice(&mut self, stretch: Stretch) -> Result<Measured, Failure>;
 
-    /// Closes them; what they did in their life.
+    /// Closes the connections; returns what they did in their life.
     fn close(&mut self) -> Result<LaneLife, Failure>;
 
-    /// Asks twice on a connection of the first client's own; where no whole reply came, why.
+    /// Sends two requests on a separate connection of the first client; returns why if one got no
+    /// complete reply.
     fn ask(
         &mut self,
         clients: &Self::Clients,
         plan: &LoadPlan,
     ) -> Result<Result<Probe, String>, Failure>;
 
-    /// Requests that [`MakeLoad::ask`] sent since this was last called.
+    /// Returns the requests that [`MakeLoad::ask`] sent since the last call.
     fn take_sent(&mut self) -> u64;
 }

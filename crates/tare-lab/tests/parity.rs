@@ -1,5 +1,5 @@
-//! What an executor does is the same in this process and at the end of a byte stream: one table of
-//! load options, run here and through an agent, and the same for metering and for several clients.
+//! An executor does the same in this process and behind a byte stream: one table of load options,
+//! run here and through an agent, and the same for metering and for several clients.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -43,7 +43,7 @@ use there::There;
 
 const LOCALHOST: [u8; 4] = [127, 0, 0, 1];
 
-/// This process's own executor.
+/// Returns a site with an executor in this process.
 fn here() -> Site {
     let (events, _unheard) = channel();
     Site::Here(Arc::new(Executor::new(ExecutorPlan {
@@ -56,7 +56,7 @@ fn here() -> Site {
     })))
 }
 
-/// A server that is a shell's script and listens nowhere.
+/// Returns a spec of a shell script that listens nowhere.
 fn shell(script: &str) -> Box<LaunchSpec> {
     Box::new(LaunchSpec {
         argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
@@ -101,12 +101,12 @@ fn endpoint() -> NetEndpoint {
     .unwrap()
 }
 
-/// A row of the table: what is asked, and of whom.
+/// A row of the table: a load and its target.
 struct Row {
     name: &'static str,
     spec: LoadSpec,
     to: To,
-    /// Beside what a [`LoadSpec`] says.
+    /// Options that a [`LoadSpec`] does not have.
     stages: Option<&'static str>,
     edges: Edges,
     interval: Option<DurationNs>,
@@ -123,7 +123,7 @@ fn row(name: &'static str, to: To, spec: LoadSpec) -> Row {
     Row { name, spec, to, stages: None, edges: Edges::Clock, interval: None }
 }
 
-/// Every option of a load, in at least one row.
+/// Returns rows that together use every option of a load.
 fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Row> {
     let few = LoadSpec { connections: Some(4), threads: Some(1), ..LoadSpec::default() };
     let body_file = folder.join("body");
@@ -274,11 +274,11 @@ fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Ro
     ]
 }
 
-/// The options that a row sets to something else than their default, and all that there are.
+/// Returns the options that a row changes from their defaults, and all options.
 fn options_set(spec: &LoadSpec) -> [BTreeSet<&'static str>; 2] {
     macro_rules! differing {
         ($($field:ident),* $(,)?) => {{
-            // A new option does not compile before it stands in the table.
+            // A new option does not compile until it is listed here.
             let LoadSpec { $($field),* } = spec;
             let default = LoadSpec::default();
             let mut set = BTreeSet::new();
@@ -329,14 +329,14 @@ fn options_set(spec: &LoadSpec) -> [BTreeSet<&'static str>; 2] {
 
 const REQUESTS: u64 = 120;
 
-/// What must be the same wherever a load is made: what it asked for, what it got, and what there is
-/// to know of it.
+/// Formats what must be the same wherever a load is made: its requests, its replies, and which
+/// measurements exist.
 fn facts(measured: &Measured, exact: bool) -> String {
     let Counts { started, completed, good, failed, status, errors, body_bytes, .. } =
         &measured.counts;
     let series: Vec<_> = measured.latencies.iter().map(|(series, _)| series.name()).collect();
     let due = measured.counts.due.is_some();
-    // The kernel may not have looked yet at what a worker that never slept has used.
+    // The kernel may not have accounted yet for a worker that never slept.
     let cpu = exact || measured.counts.client_cpu_ns > 0;
     let bodies: Vec<_> = measured.counts.bodies.iter().map(|(hash, _)| hash).collect();
     let numbers = match exact {
@@ -432,7 +432,7 @@ fn servers_are_started_metered_and_ended_alike() {
         let start = Start { who: "busy".into(), launch_spec, cpus: vec![0], cgroup: None };
         let server = site.ask(start).unwrap();
         let meter = site.ask(Attach { target: Metered::Server(server) }).unwrap();
-        // Opened anew they have the same number.
+        // Attached again, the meter keeps its number.
         assert_eq!(site.ask(Attach { target: Metered::Server(server) }), Ok(meter));
         assert_eq!(site.ask(Processes { meter }).unwrap().len(), 1);
         let before = site.ask(Read { meter }).unwrap();
@@ -444,7 +444,7 @@ fn servers_are_started_metered_and_ended_alike() {
             site.ask(Sample { meters: vec![meter], from, interval, times: 4 }).unwrap()
         };
         let mut row = rows().remove(0);
-        // A busy CPU may be another's for that long.
+        // Another process may have the CPU for that long.
         while row[3].cpu_ns == row[0].cpu_ns {
             row = rows().remove(0);
         }
@@ -504,7 +504,7 @@ fn a_server_that_ends_by_itself_is_heard_of_at_once_here_and_there() {
             let (who, launch_spec) = ("it".to_owned(), shell(script));
             site.ask(Start { who, launch_spec, cpus: Vec::new(), cgroup: None }).unwrap()
         };
-        // One that is asked to end is no surprise.
+        // A server that was asked to end does not halt the run.
         let asked = start("exec sleep 100");
         site.ask(Stop { server: asked }).unwrap();
         assert_eq!(halt.reason(), None);
@@ -532,7 +532,7 @@ fn requests_of_different_handles_do_not_wait_for_each_other() {
     load.open(&client, &plan).unwrap();
     std::thread::scope(|scope| {
         let slice = scope.spawn(|| load.slice(stretch));
-        // All of that while a slice of 20 s is under way.
+        // All of this runs during a slice of 20 s.
         let meter = there.site.ask(Read { meter: 77.into() });
         assert!(meter.unwrap_err().to_string().contains("nothing of that number"));
         let probe = Load::default().ask(&client, &plan).unwrap().unwrap();
@@ -563,7 +563,7 @@ fn several_clients_make_one_load() {
             let made_by = load.open(&clients, &plan).unwrap();
             assert_eq!(made_by.clients, n as usize);
             let stretch = Stretch {
-                // How late a client may begin is a part of that.
+                // A client may begin late by a share of this.
                 window: DurationNs::from_secs(600),
                 requests: Some(REQUESTS + 3),
                 ..Stretch::NONE
@@ -596,7 +596,7 @@ fn a_client_that_dies_in_its_slice_is_named() {
     let stretch = Stretch { window: DurationNs::from_ms(500), ..Stretch::NONE };
     let error = std::thread::scope(|scope| {
         let slice = scope.spawn(|| load.slice(stretch));
-        // It is under way once the other can be asked beside it.
+        // The slice is under way once the first client replies to another request.
         all[0].site.ask(ReadClocks {}).unwrap();
         all[1].stream.shutdown(std::net::Shutdown::Both).unwrap();
         slice.join().unwrap().unwrap_err()

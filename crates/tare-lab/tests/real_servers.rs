@@ -1,4 +1,4 @@
-//! Real servers: started, counted, metered, stopped. `make test-real` runs it.
+//! Real servers are started, counted, metered and stopped. `make test-real` runs this.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -20,7 +20,7 @@ fn nginx_and_httpd_serve_count_and_end() {
     for variant in [0, 1] {
         for _relaunch in 0..2 {
             let mut server = bench.start(variant);
-            // Its first reply shows that all its processes are there.
+            // Once it has replied, all its processes exist.
             get(server.launch_spec.address);
             let meter = server.meter();
             let before = meter.used().usage.unwrap();
@@ -42,7 +42,7 @@ fn nginx_and_httpd_serve_count_and_end() {
                 assert!(status.contains("Cpus_allowed_list:\t0\n"), "pinned: {status}");
             }
             server.server.stop();
-            // And the few that httpd says when it ends.
+            // The requests, and a few lines that httpd logs at its end.
             let lines = server.server.logged().0;
             assert!((8..=12).contains(&lines), "variant {variant}: {lines} lines of log");
             for pid in pids {
@@ -66,7 +66,7 @@ fn haproxy_serves_from_memory_and_counts() {
     serves_and_counts("haproxy", ServerSpec::Haproxy(spec), 100_000);
 }
 
-/// A server of that kind answers with so many bytes, counts what it served, is metered, and ends.
+/// Checks that a server replies with `body_bytes` bytes, counts requests, is metered, and ends.
 fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
     let mut bench = Bench::new(name, vec![server], None);
     let mut server = bench.start(0);

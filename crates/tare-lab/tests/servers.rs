@@ -1,4 +1,4 @@
-//! Servers by command: started, metered, stopped.
+//! Servers by command are started, metered and stopped.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -44,7 +44,7 @@ fn whatever_a_server_started_ends_with_it() {
     server.server.stop();
     for pid in pids {
         let gone = processes::Stat::of(pid).is_none_or(|stat| stat.zombie);
-        // Without a control group nobody can know of a process that left its group.
+        // Without a control group, a process that left its process group cannot be found.
         assert!(gone || bench.lab.cgroup_note.is_some(), "process {pid} is left");
     }
     drop(server);

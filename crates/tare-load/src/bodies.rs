@@ -1,5 +1,5 @@
-//! Replies that are looked at under load: a server may answer its probe as it should, and others
-//! not. Of a random few the body is hashed.
+//! Hashes of bodies under load: a server may answer its probe correctly but other requests wrongly.
+//! Only the bodies of a random few replies are hashed.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub struct Bodies {
     seen: BTreeMap<[u8; 32], u64>,
 }
 
-/// A server whose every body is another is told by a few.
+/// Most different hashes kept: a few are enough to show that bodies vary.
 const KINDS_MAX: usize = 8;
 
 impl Bodies {
@@ -19,7 +19,7 @@ impl Bodies {
         }
     }
 
-    /// Those since it was last asked, in hexadecimal.
+    /// Returns the hashes since the last call, in hexadecimal, and their counts.
     pub fn take(&mut self) -> Vec<(String, u64)> {
         let hex = |hash: [u8; 32]| hash.iter().map(|byte| format!("{byte:02x}")).collect();
         std::mem::take(&mut self.seen).into_iter().map(|(hash, n)| (hex(hash), n)).collect()

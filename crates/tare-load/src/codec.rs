@@ -1,8 +1,8 @@
-//! What stands between requests and the bytes of connections: a protocol is a [`Codec`].
+//! Translation between requests and the bytes of connections: each protocol is a [`Codec`].
 //!
-//! A new one is a file in [`protocol`](crate::protocol), and a line in [`AnyCodec`] and [`Prepared`].
-//! The engine keeps the time, counts, opens and closes; a codec knows what bytes mean, and nothing
-//! of sockets or clocks.
+//! A new one is a file in [`protocol`](crate::protocol), and a line in [`AnyCodec`] and
+//! [`Prepared`]. The engine does the timing, counting, opening and closing; a codec knows what
+//! bytes mean, and nothing about sockets or clocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::protocol::reply::{Reply, ReplyDefect};
 use crate::request::{RequestError, Requests};
 use crate::source::Asked;
 
-/// One engine's connections, each in its slot, as one protocol writes and reads them.
+/// Writes and reads one protocol on an engine's connections, each in its slot.
 pub trait Codec {
-    /// Bytes that requests can be sent from without being copied. Asked once, when the engine is
-    /// made, as the two below.
+    /// Bytes from which requests can be sent without a copy. Called once, when the engine is
+    /// created, like the next two methods.
     fn kept(&self) -> Option<Arc<[u8]>> {
         None
     }
 
-    /// On no connection is anything sent before the reply to the last request is whole: then the
-    /// kernel need not tell when it has sent one.
+    /// Whether each connection sends nothing before the reply to its last request is whole. Then
+    /// the kernel need not report completed sends.
     fn is_half_duplex(&self) -> bool {
         false
     }
 
-    /// Bodies of requests go out by [`Codec::pour`], where there are any.
+    /// Whether the bodies of requests are sent through [`Codec::pour`].
     fn pours_bodies(&self) -> bool {
         false
     }
 
-    /// A new connection stands in this slot; whatever was known of the last one there is forgotten.
-    /// `alpn` is what TLS agreed on. What the protocol says first is added to `out`.
+    /// Called when a connection in this slot is established; the state of the slot's last one is
+    /// dropped. `alpn` is what TLS negotiated. Bytes that the protocol sends first go to `out`.
     fn established(
         &mut self,
         slot: u32,
@@ -46,19 +46,18 @@ pub trait Codec {
         out: &mut Vec<u8>,
     ) -> Result<(), ReplyDefect>;
 
-    /// Whether the connection takes requests; asked once it stands, and whenever something was
-    /// received.
+    /// Whether the connection takes requests. Called when it is established and after each read.
     fn room(&self, slot: u32) -> Room;
 
-    /// A request goes out: adds to `out` what goes before its bytes, or instead of them.
+    /// Encodes a request: adds to `out` what is sent before its bytes, or instead of them.
     fn encode(&mut self, slot: u32, request: Request<'_>, out: &mut Vec<u8>) -> Encoded;
 
-    /// All that was to be sent has been: adds at most about `room` more bytes to `out`, of bodies
-    /// that wait.
+    /// Called when everything has been sent: adds at most about `room` bytes of waiting bodies to
+    /// `out`.
     fn pour(&mut self, _slot: u32, _room: usize, _out: &mut Vec<u8>) {}
 
-    /// Takes bytes off the front of `input`, at least one where there are any, up to what became of
-    /// one request. What the protocol itself answers (not what it asks) is added to `out`.
+    /// Takes bytes off the front of `input`, at least one if there are any, up to the outcome of
+    /// one request. Bytes that the protocol itself sends in answer go to `out`.
     fn decode(
         &mut self,
         slot: u32,
@@ -67,14 +66,14 @@ pub trait Codec {
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect>;
 
-    /// There is more to tell of what was decoded: [`Codec::decode`] is called again, also without
-    /// input.
+    /// Whether there are more outcomes in what was decoded: [`Codec::decode`] is called again, even
+    /// without input.
     fn has_more(&self, _slot: u32) -> bool {
         false
     }
 
-    /// The server closed its side while requests were under way. `Some` where that is how a reply
-    /// ends; `clean` is false where TLS was cut off without its goodbye.
+    /// Called when the server closes its side while requests are under way. `Some` if that ends a
+    /// reply; `clean` is false if TLS was cut off without close_notify.
     fn on_close(
         &mut self,
         slot: u32,
@@ -82,13 +81,13 @@ pub trait Codec {
         flights: &mut OfConnection<'_>,
     ) -> Result<Option<Decoded>, ReplyDefect>;
 
-    /// A request has waited too long. Whether the connection can go on without its reply, after
-    /// what is added to `out`; else it is closed, and every request on it fails.
+    /// Gives up a request that has timed out. Returns whether the connection can go on without its
+    /// reply, after sending `out`; if not, it is closed and every request on it fails.
     fn cancel(&mut self, _slot: u32, _flight: FlightId, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// What was kept of the reply that was decoded last, where the source wants to see some.
+    /// The capture of the last decoded reply, if the source wants to see replies.
     fn capture(&mut self, _slot: u32) -> Option<&mut Capture> {
         None
     }
@@ -101,58 +100,58 @@ pub enum Room {
     Ready(u32),
     /// Not now; the server will say when.
     Blocked,
-    /// Never again: it ends with those that it carries.
+    /// No more: it closes after those that it carries.
     Draining,
 }
 
 /// A request as its source gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// With several requests in the same bytes the first; the others follow it on the connection.
+    /// With several requests in the same bytes, the first; the others follow on the connection.
     pub flight: FlightId,
     pub asked: Asked,
-    /// What a script wrote; else empty.
+    /// Bytes that a script wrote; otherwise empty.
     pub written: &'a [u8],
 }
 
-/// What is sent of a request.
+/// An encoded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     pub bytes: RequestBytes,
-    /// Requests in these bytes: one, but for what scripts write.
+    /// Requests in these bytes; only scripts write more than one.
     pub requests: u32,
     /// The method is HEAD: replies have no body.
     pub to_head: bool,
 }
 
-/// Where the bytes of a request are that follow what the codec has added.
+/// Source of a request's bytes, which are sent after what the codec has added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestBytes {
-    /// In [`Codec::kept`]. Long ones go out in pieces, between which the codec must say nothing:
-    /// one that answers for its protocol pours its bodies instead.
+    /// In [`Codec::kept`]. Long ones are sent in pieces, between which the codec must send nothing;
+    /// a codec that has to uses [`Codec::pour`] for bodies instead.
     Kept(Range<usize>),
-    /// What the script wrote.
+    /// In [`Request::written`].
     Written,
     /// The codec has added all of them.
     Added,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
     Replied(FlightId, Reply),
     /// The server gave up on this one; the connection goes on.
     Lost(FlightId, ReplyDefect),
-    /// The server surely did not process this one: it can go out again.
+    /// The server certainly did not process this one: it can be sent again.
     Refused(FlightId),
 }
 
-/// What the codecs of all workers share: requests as bytes, made once.
+/// Requests as bytes, made once and shared by the codecs of all workers.
 #[derive(Clone, Debug)]
 pub enum Prepared {
     Http1(Http1Requests),
     Messages(Messages),
-    /// Nothing is exchanged by an engine: a stream, or calls.
+    /// A stream or calls, which need no engine.
     Nothing,
 }
 

@@ -1,12 +1,12 @@
 //! The load engine: a state machine of one worker's connections, fed with completions.
 //!
 //! It starts requests when its [`Pacer`] says, on connections it opens through a [`Reactor`], and
-//! counts what comes of them in a [`Tally`]. It never blocks, reads no clock but the reactor's, and
-//! does not know whether the network is real.
+//! counts the results in a [`Tally`]. It never blocks, reads no clock but the reactor's, and does
+//! not know whether the network is real.
 //!
 //! A request's life is a [`Flight`]: due → (connect → handshake →) sent → first byte → done or
-//! failed. A connection's life is a [`State`], and it carries as many flights as the engine's
-//! [`Codec`] lets it.
+//! failed. A connection is always in one [`State`], and carries as many flights as the engine's
+//! [`Codec`] allows.
 
 mod connection;
 mod exchange;
@@ -42,7 +42,7 @@ pub use flights::{Flight, FlightId, OfConnection};
 use flights::{Flights, Refused};
 use waits::Waits;
 
-/// What one worker's engine is to do; everything resolved.
+/// Configuration of one worker's engine, with everything resolved.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineConfig {
@@ -51,13 +51,13 @@ pub struct EngineConfig {
     pub sockets: SocketOptions,
     /// Source addresses, used in turn; empty leaves the choice to the kernel.
     pub bind: Vec<IpAddr>,
-    /// Connections kept, or requests at a time.
+    /// Kept connections; with a new connection for each request, requests at a time.
     pub connections: u32,
-    /// Open loop: how many connections there may be when all are busy.
+    /// Open loop: most connections, if all are busy.
     pub max_connections: u32,
     pub lifetime: Lifetime,
     pub tls: Option<TlsClient>,
-    /// The most time from when a request is sent (or its connection started) to its reply's end.
+    /// Timeout of a request, from sending it (or starting its connection) to the end of its reply.
     pub timeout: DurationNs,
     /// Statuses that count as good throughput.
     pub expected: StatusSet,
@@ -65,7 +65,7 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// What an engine exchanges, where it is not HTTP.
+    /// The messages that the engine exchanges; `None` for other protocols.
     pub fn messages(&self) -> Option<Messages> {
         let Protocol::Messages { request_bytes, reply_bytes } = self.protocol else { return None };
         let close = self.lifetime == Lifetime::PerRequest;
@@ -88,40 +88,40 @@ impl Lifetime {
     }
 }
 
-/// How precisely to wake, against what it costs.
+/// How to wait: precise wake-ups against their cost.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaitPolicy {
-    /// Closed loop: gather up to so many replies in one system call …
+    /// Closed loop: gather up to this many replies in one system call.
     pub batch_max: u32,
-    /// … for at most so long.
+    /// Closed loop: longest time to gather replies.
     pub linger: DurationNs,
     /// Open loop: poll this long before a request is due.
     pub spin: DurationNs,
-    /// Poll while there is load, and never sleep: a server on the same machine pays for waking its
-    /// client, as one elsewhere does not, and the more the slower it is.
+    /// Poll while there is load, and never sleep. A server on the same machine pays for waking a
+    /// sleeping client, which a remote server does not.
     pub polls: bool,
 }
 
-/// One stretch of load: the ramp is thrown away, the window counts, the drain does not.
+/// One stretch of load: a ramp, a window and a drain, of which only the window counts.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stretch {
-    /// It begins at this instant of the clock of whoever makes it; `None` begins at once.
+    /// When it begins, by the clock of the machine that makes the load; `None` begins at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Instant>,
     pub ramp: DurationNs,
     pub window: DurationNs,
-    /// Ends the window early once so many requests have ended.
+    /// Ends the window early once this many requests have ended.
     pub requests: Option<u64>,
     /// Tallies are handed over this often; the window is the sum of its intervals.
     pub interval: DurationNs,
-    /// Intervals are handed over as they end; else it is only marked how far they got.
+    /// Hand over each interval as it ends; if false, only a mark of time and replies is kept.
     #[serde(default)]
     pub hands_over: bool,
-    /// The window opens and closes with a reply, the first after it was to. What it holds is then a
-    /// whole number of replies in exactly the time they took, where a window cut by the clock is
-    /// off by up to one of them. Closed loop only: an open loop counts what its schedule holds.
+    /// With [`Edges::Replies`] the window opens and closes with the first reply after its time. It
+    /// then holds a whole number of replies in exactly the time they took; a window cut by the
+    /// clock is off by up to one reply. Closed loop only: an open loop counts its schedule.
     pub edges: Edges,
 }
 
@@ -133,42 +133,42 @@ pub enum Edges {
 }
 
 impl Stretch {
-    /// No load at all: what a plan holds until it is known how long its load is.
+    /// No load: a placeholder in a plan until the length of its load is known.
     pub const NONE: Self = Self {
         start_at: None,
         ramp: DurationNs::ZERO,
         window: DurationNs::ZERO,
         requests: None,
-        // One interval, however long it is.
+        // Longer than any window, so that it is one interval.
         interval: DurationNs::from_secs(24 * 3600),
         hands_over: false,
         edges: Edges::Clock,
     };
 }
 
-/// Where finished tallies go.
+/// Receives finished tallies.
 pub trait IntervalSink {
-    /// The window opens: what is measured beside the tally (CPU time) starts now, and of that what
-    /// polling for nothing takes, `idle` by now; …
+    /// Called when the window opens: measuring CPU time starts now. `idle` is the time that the
+    /// reactor has polled in vain so far.
     fn window_opened(&mut self, _idle: DurationNs) {}
 
-    /// … and ends now; the drain that follows is not part of it.
+    /// Called when the window ends; the drain that follows is not part of it.
     fn window_closed(&mut self, _idle: DurationNs) {}
 
-    /// Takes a finished interval and puts a spare tally in its place. `false` where nobody has
-    /// room: the engine goes on counting in it, so the interval is longer but nothing is lost.
+    /// Takes a finished interval and puts a spare tally in its place. `false` if there is no room:
+    /// the engine goes on counting in it, so that the interval is longer but nothing is lost.
     fn exchange(&mut self, tally: &mut Box<Tally>) -> bool;
 }
 
-/// What the engine wants next.
+/// Result of a turn.
 #[derive(Debug)]
 pub enum Next {
     Wait(Wait),
-    /// The phase that was begun is over: connections open, or the stretch drained.
+    /// The phase is over: connections are open, or the stretch has drained.
     Finished,
 }
 
-/// Requests started on one reading of the clock: a few µs of work.
+/// Requests started per reading of the clock: a few µs of work.
 const STARTS_A_CLOCK_READING: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,13 +184,13 @@ pub struct Engine {
     config: EngineConfig,
     source: AnySource,
     codec: AnyCodec,
-    /// Cached from the codec, as the two below.
+    /// Cached from the codec, like the next two fields.
     is_half_duplex: bool,
     pours_bodies: bool,
     kept: Arc<[u8]>,
     /// The reactor's number for `kept`; set when connections are opened.
     kept_id: Option<KeptId>,
-    /// The source looks at replies.
+    /// Replies are captured, for the source or to hash bodies.
     is_watched: bool,
     /// Hashes of sampled bodies; `None` if none are sampled.
     bodies: Option<Bodies>,
@@ -199,9 +199,9 @@ pub struct Engine {
     stretch: Stretch,
     connections: Vec<Connection>,
     flights: Flights,
-    /// Requests that a server refused without processing them: they go out again before others do.
+    /// Requests that a server refused without processing them: sent again before new ones.
     refused: VecDeque<Refused>,
-    /// Connections with room for a request; which has had it longest comes first.
+    /// Connections with room for a request, the one that has waited longest first.
     offers: VecDeque<u32>,
     /// Slots without a connection.
     free: Vec<u32>,
@@ -211,42 +211,41 @@ pub struct Engine {
     tally: Box<Tally>,
     /// Connections that are being opened and carry nothing yet.
     opening: u32,
-    /// What the codec wants to say, until it is handed on.
+    /// Bytes that the codec wants to send, until they are handed on.
     said: Vec<u8>,
-    /// Requests that may still start, where the stretch has a limit.
+    /// Requests that may still start, if the stretch has a limit.
     budget: u64,
     binds: usize,
     /// When a due request last found no connection free.
     all_busy_at: Instant,
     stop_asked: bool,
-    /// When draining ends at the latest, once the user wants to stop.
+    /// Latest end of the drain, once the user wants to stop.
     drain_limit: Instant,
     /// This turn brought a reply.
     replied: bool,
     life: Life,
 }
 
-/// Replies that are nearly here still come.
+/// Time for replies in flight when the user interrupts.
 const INTERRUPTED_DRAIN: DurationNs = DurationNs::from_secs(1);
 
-/// What an engine did since it was made, whatever the phase: ramps and drains count too.
+/// Activity of an engine since it was created, ramps and drains included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
     /// Requests handed to the kernel, and whole replies.
     pub sent: u64,
     pub answered: u64,
     pub closed_by_server: u64,
-    /// Segments with data that came on connections still open at the end, where the reactor can
-    /// tell.
+    /// Segments with data received on connections still open at the end, if the reactor knows.
     pub data_segments: u64,
     /// Version and cipher of the first TLS connection.
     pub tls: Option<String>,
-    /// Replies that each kept connection got; told when all have ended.
+    /// Replies on each kept connection; filled in when all have ended.
     pub replies: Vec<u64>,
 }
 
 impl EngineConfig {
-    /// Connections that there may be at once.
+    /// Most connections at once.
     pub fn slots(&self, pacer: &Pacer) -> u32 {
         match pacer {
             Pacer::Closed => self.connections,
@@ -256,7 +255,7 @@ impl EngineConfig {
 }
 
 impl Engine {
-    /// The codec must have [`EngineConfig::slots`], and keep what the source wants.
+    /// The codec must have [`EngineConfig::slots`], and capture what the source wants.
     pub fn new(config: EngineConfig, codec: AnyCodec, source: AnySource, pacer: Pacer) -> Self {
         let slots = config.slots(&pacer);
         let mut engine = Self {
@@ -294,12 +293,12 @@ impl Engine {
         engine
     }
 
-    /// Looks at the bodies of a few replies, which the codec keeps ([`Wanted::Few`]).
+    /// Hashes the bodies of a few replies, which the codec captures ([`Wanted::Few`]).
     pub fn looking_at_bodies(self) -> Self {
         Self { is_watched: true, bodies: Some(Bodies::default()), ..self }
     }
 
-    /// Bodies that were looked at since this was last asked, and how often each came.
+    /// Returns the hashes of bodies since the last call, and how often each occurred.
     pub fn take_bodies(&mut self) -> Vec<(String, u64)> {
         self.bodies.as_mut().map(Bodies::take).unwrap_or_default()
     }
@@ -308,12 +307,12 @@ impl Engine {
         &self.config.endpoint
     }
 
-    /// Connections that there may be at once: the slots a reactor must have.
+    /// Most connections at once: the slots that a reactor must have.
     pub fn slots(&self) -> u32 {
         self.connections.len() as u32
     }
 
-    /// One message at a time, and nothing else to wait for.
+    /// Whether there is one message at a time, and nothing else to wait for.
     pub fn exchanges_one_message(&self) -> bool {
         self.slots() == 1 && !self.pacer.is_open_loop() && self.config.messages().is_some()
     }
@@ -343,7 +342,7 @@ impl Engine {
         self.stop_asked = true;
     }
 
-    /// The same for a user who waits: what is in flight gets a moment, however long the time limit.
+    /// Like [`Engine::stop`], for a user who waits: what is in flight gets 1 s at most.
     pub fn interrupt(&mut self, now: Instant) {
         self.stop_asked = true;
         self.drain_limit = self.drain_limit.min(now + INTERRUPTED_DRAIN);
@@ -362,7 +361,7 @@ impl Engine {
         &self.life
     }
 
-    /// Its life when its connections have ended.
+    /// Returns its life after its connections have ended.
     pub fn ended_life(&self) -> Life {
         let kept = self.config.lifetime == Lifetime::Kept;
         let connections = self.connections.iter().filter(|_| kept);
@@ -373,7 +372,7 @@ impl Engine {
         self.connections.iter().filter(|c| c.is_established()).count()
     }
 
-    /// One turn: takes in what happened, starts what is due, says how long to wait.
+    /// Runs one turn: handles completions, starts due requests, and returns how long to wait.
     pub fn turn<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -429,7 +428,7 @@ impl Engine {
         }
     }
 
-    /// From here on things count. What the ramp left in flight is carried over.
+    /// Starts counting. Requests in flight from the ramp are carried over.
     fn open_window(&mut self, now: Instant) {
         self.tally.reset(now);
         self.tally.counts.started = self.under_way();
@@ -467,8 +466,8 @@ impl Engine {
         if let Phase::Window { until, next_interval } = self.phase {
             let exhausted = self.budget == 0 && self.under_way() == 0;
             if self.is_edge(until, now) || exhausted || self.stop_asked {
-                // In closed loop what came until now has been counted, so it is now that ends it;
-                // an open loop owes what its schedule holds until then.
+                // A closed loop has counted all replies until now, so its window ends now; an open
+                // loop owes what its schedule holds up to `until`.
                 let end = if self.pacer.is_open_loop() { until.min(now) } else { now };
                 self.close_window(end, now);
                 sink.window_closed(io.idle());
@@ -487,13 +486,13 @@ impl Engine {
         }
     }
 
-    /// Whether the window opens, or closes, that was to do so at `until`.
+    /// Whether an edge of the window, planned for `until`, is now.
     fn is_edge(&self, until: Instant, now: Instant) -> bool {
         now >= until && (self.replied || now >= self.edge_limit(until))
     }
 
-    /// When an edge comes without a reply to make it. A server that stalls is waited for, so that
-    /// all of its stall is in the window: what the drain saw would count for nothing.
+    /// Latest time of an edge that waits for a reply. A server's stall is thus inside the window;
+    /// in the drain it would not count.
     fn edge_limit(&self, until: Instant) -> Instant {
         let on_replies = self.stretch.edges == Edges::Replies && !self.pacer.is_open_loop();
         if on_replies { until + self.config.timeout } else { until }
@@ -518,7 +517,7 @@ impl Engine {
 
     fn close_window(&mut self, end: Instant, now: Instant) {
         self.tally.end = end;
-        // In open loop what was due is owed, sent or not.
+        // In open loop, due requests count even if they were never sent.
         if self.pacer.is_open_loop() && !self.stop_asked {
             while self.budget > 0 && self.pacer.next_due(now) < end {
                 let due = self.pacer.take(now);
@@ -570,7 +569,7 @@ impl Engine {
             self.budget -= 1;
             self.start_flight(io, slot, Refused::never(due), now);
             started += 1;
-            // Starting many takes time; none of them may seem sent long before it was.
+            // Starting many takes time, and no sent time may be much too early.
             if started.is_multiple_of(STARTS_A_CLOCK_READING) {
                 now = io.now();
             }
@@ -581,7 +580,7 @@ impl Engine {
         while let Some(slot) = self.offers.pop_front() {
             let connection = &mut self.connections[slot as usize];
             connection.offered = false;
-            // A connection that closed since then has left its entry behind.
+            // Skips connections that have closed since they were queued.
             if connection.has_room() {
                 return Some(slot);
             }
@@ -589,7 +588,7 @@ impl Engine {
         self.free.pop()
     }
 
-    /// Queues a connection for a request, where it has room for one and is not queued yet.
+    /// Queues a connection for a request, if it has room for one and is not queued yet.
     fn offer(&mut self, slot: u32) {
         let connection = &mut self.connections[slot as usize];
         let kept = self.config.lifetime == Lifetime::Kept;
@@ -599,7 +598,7 @@ impl Engine {
         }
     }
 
-    /// Fails what has waited longer than the time limit.
+    /// Fails requests and connections that have waited longer than the timeout.
     fn expire<R: Reactor>(&mut self, io: &mut R, now: Instant) {
         let limit = self.config.timeout;
         while let Some(oldest) = self.flights.oldest()
@@ -658,7 +657,7 @@ impl Engine {
             }
         }
         let batch = match self.pacer {
-            // What one connection brings comes together, however many replies it holds.
+            // Replies on one connection arrive together, so connections are counted.
             Pacer::Closed => (self.flights.connections() / 2).clamp(1, policy.batch_max),
             Pacer::Open(_) => 1,
         };

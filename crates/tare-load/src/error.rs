@@ -1,4 +1,4 @@
-//! What can go wrong with load.
+//! Errors of making load.
 
 use tare_io::SetupError;
 use tare_model::Failure;
@@ -14,12 +14,12 @@ pub enum LoadError {
     /// Not one connection could be opened.
     #[error("cannot connect to {endpoint}: {why}")]
     NoConnection { endpoint: String, why: String },
-    /// An endpoint of `tare net` that was there, and fell silent.
+    /// An endpoint of `tare net` stopped answering.
     #[error("{endpoint}: {why}")]
     EndpointLost { endpoint: String, why: String },
     #[error("{pieces} pieces of the stream did not hold what was sent")]
     WrongContent { pieces: u64 },
-    /// A call that does not work where it is made.
+    /// A system call fails on the machine that makes it.
     #[error("{call}: {why}")]
     Call { call: &'static str, why: String },
     #[error("a load worker ended unexpectedly; this is a bug in tare")]

@@ -1,5 +1,4 @@
-//! Requests and replies of one worker: an engine, and the reactor under it. Runs of load and slices
-//! are both made of these phases.
+//! Requests and replies of one worker: an engine and the reactor under it, run phase by phase.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,11 +16,11 @@ use crate::tally::{Series, Tally};
 pub(crate) struct Exchange {
     engine: Engine,
     io: Io,
-    /// Why io_uring is not used, where it was wanted.
+    /// Why io_uring is not used, if it is the default.
     pub note: Option<String>,
 }
 
-/// The same for whichever reactor it is: chosen once a phase, not once a turn.
+/// Runs the same code with any reactor, which is matched once per phase, not once per turn.
 macro_rules! with_io {
     ($io:expr, $name:ident => $body:expr) => {
         match $io {
@@ -73,7 +72,7 @@ impl Io {
 }
 
 impl Exchange {
-    /// Opens the engine's kept connections, and what went wrong with some; none at all is an error.
+    /// Opens the engine's kept connections, and returns the tally of that; if none opens, an error.
     pub fn open(
         engine: Engine,
         wanted: Option<ReactorKind>,
@@ -96,7 +95,7 @@ impl Exchange {
         self.engine.series()
     }
 
-    /// What was counted, for a tally to go on with.
+    /// Returns what was counted; the engine goes on with `spare`.
     pub fn exchange_tally(&mut self, spare: Box<Tally>) -> Box<Tally> {
         self.engine.exchange_tally(spare)
     }
@@ -113,7 +112,7 @@ impl Exchange {
         self.engine.ended_life()
     }
 
-    /// Waits for its start, then runs a stretch; when it began.
+    /// Waits until `start`, then runs a stretch, and returns when it began.
     pub fn run_from(
         &mut self,
         start: Instant,
@@ -123,7 +122,7 @@ impl Exchange {
     ) -> Result<Instant, SetupError> {
         let Self { engine, io, .. } = self;
         with_io!(io, io => {
-            // What happened since the last slice: servers close connections that idle.
+            // Handles what happened since the last slice: servers close idle connections.
             let mut happened = Vec::new();
             io.wait(Wait::until(start), &mut happened)?;
             engine.turn(io, &mut happened, sink);
@@ -133,8 +132,8 @@ impl Exchange {
         })
     }
 
-    /// Lets the kernel do what it was told last: a connection that was closed must not stay open
-    /// until there is something else to do.
+    /// Submits the last operations, so that a closed connection does not stay open until there is
+    /// something else to do.
     pub fn settle(&mut self, sink: &mut dyn IntervalSink) -> Result<(), SetupError> {
         let Self { engine, io, .. } = self;
         with_io!(io, io => settle(engine, io, sink))
@@ -146,7 +145,7 @@ impl Exchange {
     }
 }
 
-/// Opens the engine's kept connections; none at all is an error.
+/// Opens the engine's kept connections; if none opens, an error.
 fn open<R: Reactor>(
     engine: &mut Engine,
     io: &mut R,
@@ -164,7 +163,7 @@ fn open<R: Reactor>(
     Ok(opening)
 }
 
-/// Runs the phase that was begun to its end.
+/// Runs the current phase to its end.
 fn turn_until_finished<R: Reactor>(
     engine: &mut Engine,
     io: &mut R,
@@ -190,7 +189,7 @@ fn turn_until_finished<R: Reactor>(
     }
 }
 
-/// Waits end at least this often, so that a stop is heeded.
+/// Longest wait, so that a stop is noticed.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
 
 fn settle<R: Reactor>(
@@ -199,7 +198,7 @@ fn settle<R: Reactor>(
     sink: &mut dyn IntervalSink,
 ) -> Result<(), SetupError> {
     let mut happened = Vec::new();
-    // Once to hand it over, once to let its effects come back.
+    // Once to submit operations, once to reap their completions.
     for _ in 0..2 {
         io.wait(Wait::until(io.now()), &mut happened)?;
         engine.turn(io, &mut happened, sink);
@@ -207,7 +206,7 @@ fn settle<R: Reactor>(
     Ok(())
 }
 
-/// Large buffers where messages are large, or would be cut.
+/// Chooses large buffers for large messages, and for datagrams, which could be cut.
 pub(crate) fn tuning(config: &EngineConfig) -> Tuning {
     let is_large = |bytes: u32| bytes as usize > Buffers::SMALL.bytes;
     let large = matches!(config.endpoint, Endpoint::Udp(_))

@@ -40,7 +40,7 @@ impl FailureKind {
         Self::Other,
     ];
 
-    /// The key in JSON, and the word for people.
+    /// The key in JSON, also used in output for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -86,13 +86,13 @@ impl RequestFailure {
     }
 }
 
-/// What TLS agrees on, or the first bytes that come, say so.
+/// Protocol mismatches, seen in the TLS handshake or in the first bytes received.
 pub const ONLY_HTTP2: &str = "the server speaks HTTP/2, tare HTTP/1.1";
 pub const ONLY_TLS: &str = "the server speaks TLS: its URL begins with https://";
 pub const NO_TLS: &str = "the server does not speak TLS: its URL begins with http://";
 
-/// Whether a failure's sentence names a protocol that one side does not speak: trying again is
-/// in vain.
+/// Whether a failure's sentence names a protocol that one side does not speak, so that retrying is
+/// pointless.
 pub fn is_wrong_protocol(sentence: &str) -> bool {
     [ONLY_HTTP2, ONLY_TLS, NO_TLS].iter().any(|known| sentence.contains(known))
 }
@@ -100,7 +100,7 @@ pub fn is_wrong_protocol(sentence: &str) -> bool {
 fn tls_sentence(text: &str) -> String {
     match text {
         text if text.contains("NoApplicationProtocol") => ONLY_HTTP2.into(),
-        // What came is no record of TLS.
+        // The bytes received are no TLS record.
         text if text.contains("InvalidContentType") => NO_TLS.into(),
         text => format!("TLS: {text}"),
     }

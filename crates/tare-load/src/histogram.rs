@@ -6,7 +6,7 @@ use tare_io::DurationNs;
 use tare_model::Distribution;
 use tare_model::distribution::{HIGHEST_NS, LOWEST_NS, SIGNIFICANT_DIGITS};
 
-/// Takes its 220 KB with the first value, so a series that a mode does not use costs nothing.
+/// Allocates its 220 KB with the first value, so that an unused series costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     hdr: Option<Box<Hdr<u64>>>,
@@ -17,12 +17,12 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Takes the memory now, so that recording never allocates.
+    /// Allocates the memory now, so that recording never does.
     pub fn ready() -> Self {
         Self { hdr: Some(new_hdr()), ..Self::default() }
     }
 
-    /// Holds counted values, whose sum is exact.
+    /// Makes a histogram of counted values, with their exact sum.
     pub fn of(distribution: &Distribution) -> Self {
         let mut histogram = Self::default();
         for (value, n) in distribution.counts() {
@@ -46,7 +46,7 @@ impl Histogram {
         self.sum_ns += u128::from(ns) * u128::from(n);
     }
 
-    /// Empty again, keeping memory.
+    /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
         if self.count > 0
             && let Some(hdr) = &mut self.hdr
@@ -59,7 +59,7 @@ impl Histogram {
     pub fn merge(&mut self, other: &Self) {
         let Some(theirs) = other.hdr.as_deref().filter(|_| other.count > 0) else { return };
         let mine = self.hdr.get_or_insert_with(new_hdr);
-        // Fails only where the other's range is larger, and all have the same.
+        // Fails only if the other's range is larger, and all have the same.
         let added = mine.add(theirs);
         assert!(added.is_ok(), "histograms of one range: {added:?}");
         self.min_ns = if self.count == 0 { other.min_ns } else { self.min_ns.min(other.min_ns) };
@@ -103,7 +103,7 @@ impl Histogram {
         }
     }
 
-    /// Whether the sample is large enough for this quantile to mean anything: ten values beyond it.
+    /// Whether the sample is large enough for this quantile: at least ten values are beyond it.
     pub fn holds(&self, quantile: f64) -> bool {
         self.count as f64 * (1.0 - quantile.max(1.0 - quantile)) >= 10.0 - 1e-6
     }

@@ -1,6 +1,6 @@
 //! Makes load and measures it.
 //!
-//! `Pacer` (when) × `Source` (what) × connection lifetime × `Tally` (what came of it), driven by
+//! `Pacer` (when) × `Source` (what) × connection lifetime × `Tally` (results), driven by
 //! one state machine, the [`engine::Engine`], over any [`tare_io::Reactor`]. A new mode is a new
 //! policy, never a new loop.
 

@@ -1,4 +1,4 @@
-//! What load is made by: a plan, and each worker's part of it.
+//! The plan of a load, and each worker's part of it.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::request::{Order, RequestError, Requests};
 use crate::source::{AnySource, Source};
 use crate::tls::TlsClient;
 
-/// Where a lane, the connections to one server, stands among those opened together.
+/// Index of a lane (the connections to one server) among those opened together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LaneId(pub usize);
 
-/// A load with every default resolved, here or in another place.
+/// A load with every default resolved, to be run here or by an agent.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPlan {
@@ -27,10 +27,10 @@ pub struct LoadPlan {
     pub engine: EngineConfig,
     pub requests: Requests,
     pub order: Order,
-    /// Where requests come from a script, or replies are looked at: what makes each worker's source.
+    /// Makes each worker's source, if requests come from a script or replies are looked at.
     #[serde(skip)]
     pub source: Option<MakeSource>,
-    /// Where each worker connects to, in turn; empty is the engine's endpoint for all.
+    /// Endpoints for the workers, in turn; if empty, all connect to the engine's endpoint.
     pub worker_endpoints: Vec<Endpoint>,
     /// `None` is the closed loop.
     pub rate: Option<RateProfile>,
@@ -39,14 +39,14 @@ pub struct LoadPlan {
     pub workers: u32,
     /// A CPU for each worker, in turn; empty leaves them unpinned.
     pub cpus: Vec<usize>,
-    /// `None` takes io_uring where the kernel lets us.
+    /// `None` takes io_uring if the kernel allows it.
     pub reactor: Option<ReactorKind>,
     pub seed: u64,
-    /// What this client makes of it: the numbers above are those of all clients.
+    /// This client's part of the load; the numbers above are totals of all clients.
     pub part: Part,
 }
 
-/// One of several clients who make a load together.
+/// One of several clients that make a load together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Part {
@@ -62,7 +62,7 @@ impl Part {
         share(total, self.index, self.of)
     }
 
-    /// One worker's share of what is this client's part.
+    /// One worker's share of this client's part.
     pub(crate) fn of_worker(self, total: u64, index: u32, workers: u32) -> u64 {
         share(self.share(total), index, workers)
     }
@@ -85,13 +85,13 @@ impl TryFrom<(u32, u32)> for Part {
     }
 }
 
-/// The part of `total` that the one at `index` of `n` has: they differ by one at most.
+/// Returns share number `index` of `total` divided by `n`; shares differ by one at most.
 fn share(total: u64, index: u32, n: u32) -> u64 {
     total / u64::from(n) + u64::from(u64::from(index) < total % u64::from(n))
 }
 
 impl LoadPlan {
-    /// The parts of so many clients, who make this load together.
+    /// Divides the load among this many clients, which make it together.
     pub fn divided(&self, clients: u32) -> Result<Vec<Self>, Invalid> {
         if self.engine.connections < clients {
             return Err(Invalid(format!(
@@ -103,7 +103,7 @@ impl LoadPlan {
         let part = |index| {
             let mut plan = Self { part: Part { index, of: clients }, ..self.clone() };
             if clients > 1 {
-                // They may share CPUs: one that waits busily would keep the others from theirs.
+                // Clients may share CPUs: one that polls would take CPU time from the others.
                 plan.cpus.clear();
                 plan.engine.wait.spin = DurationNs::ZERO;
                 plan.engine.wait.polls = false;
@@ -119,8 +119,8 @@ impl LoadPlan {
     }
 }
 
-/// Makes a worker's source in its own thread: a script's state cannot move between threads, nor to
-/// another place.
+/// Makes a worker's source in its own thread: a script's state cannot move to another thread or
+/// machine.
 pub type MakeSource = Arc<dyn Fn(u32) -> Box<dyn Source> + Send + Sync>;
 
 pub(crate) struct WorkerPlan {
@@ -135,8 +135,8 @@ pub(crate) struct WorkerPlan {
 }
 
 impl WorkerPlan {
-    /// An engine for what is exchanged; `None` where nothing is. With `looking`, the bodies of a few
-    /// replies are looked at, where all requests are the same.
+    /// Makes the engine; `None` if the protocol needs none. With `looking`, the bodies of a few
+    /// replies are hashed, if all requests are the same.
     pub(crate) fn engine(self, looking: bool) -> Option<Engine> {
         let source = (self.source)();
         let looking = looking && matches!(source.wanted(), Wanted::Nothing) && source.is_constant();
@@ -147,8 +147,8 @@ impl WorkerPlan {
     }
 }
 
-/// The parts of a plan that its workers have: their shares of connections, of the rate, and of the
-/// requests, which are made bytes once for all.
+/// Divides a plan's connections, rate and requests among its workers. Requests are encoded once and
+/// shared.
 pub(crate) fn worker_plans(plan: &LoadPlan, workers: u32) -> Result<Vec<WorkerPlan>, RequestError> {
     let prepared = Prepared::new(&plan.engine, &plan.requests)?;
     Ok((0..workers).map(|index| worker_plan(plan, prepared.clone(), index, workers)).collect())
@@ -156,7 +156,7 @@ pub(crate) fn worker_plans(plan: &LoadPlan, workers: u32) -> Result<Vec<WorkerPl
 
 fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) -> WorkerPlan {
     let share = |total: u64| plan.part.of_worker(total, index, workers);
-    // Counted through all clients.
+    // Workers are numbered across all clients.
     let (nth, all) = (plan.part.index * workers + index, plan.part.of * workers);
     let mut engine = plan.engine.clone();
     if !plan.worker_endpoints.is_empty() {
@@ -172,7 +172,7 @@ fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) ->
             let spacing = if plan.poisson {
                 Spacing::Poisson(Random::stream(plan.seed, "arrivals", u64::from(nth)))
             } else {
-                // Half an interval in: a short window then has neither one too many nor one too few.
+                // Half an interval late, so that short windows have not one too many or too few.
                 Spacing::Even { phase: (f64::from(nth) + 0.5) / f64::from(all) }
             };
             Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(all), spacing))
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(connections, [2, 1, 2, 1, 2, 1, 1, 1]);
         let requests = |part: &LoadPlan| (0..2).map(|w| part.part.of_worker(21, w, 2)).sum::<u64>();
         assert_eq!(parts.iter().map(requests).sum::<u64>(), 21);
-        // All together are due when those of one client would be: every millisecond.
+        // Together they are due when those of one client would be: every millisecond.
         let start = tare_io::Instant::from_ns(0);
         let mut due: Vec<u64> = workers
             .into_iter()

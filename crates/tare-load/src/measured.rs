@@ -1,4 +1,4 @@
-//! From what the load's workers report to a slice as it is kept.
+//! Converts the reports of the load's workers to a slice as it is stored.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ use crate::load_plan::LoadPlan;
 use crate::session::{Sliced, WorkerReport};
 use crate::tally::Tally;
 
-/// What all workers together saw in one slice. It may come from an agent in another's hands.
+/// Measurements of all workers together in one slice. They may come from an untrusted agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Told")]
 pub struct Measured {
-    /// When load began, by the clock of who made it.
+    /// When load began, by the clock of the machine that made it.
     pub began: Instant,
     pub counts: Counts,
     pub latencies: Vec<(Series, Distribution)>,
-    /// Nanoseconds since the window opened, and what had been answered by then, where the stretch
-    /// was in intervals.
+    /// At the end of each interval of the stretch: nanoseconds since the window opened, and replies
+    /// completed by then.
     pub marks: Vec<(u64, u64)>,
 }
 
-/// The same, before it is known to be possible.
+/// A [`Measured`] that has not been checked yet.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Told {
@@ -62,7 +62,7 @@ const KIND_CHARS_MAX: usize = 50;
 const ERROR_CHARS_MAX: usize = 500;
 
 impl Measured {
-    /// What all workers saw in a slice.
+    /// Merges what all workers measured in a slice.
     pub fn of(plan: &LoadPlan, sliced: &Sliced<'_>) -> Self {
         let workers = &sliced.workers;
         let mut measured = Self::of_tally(plan, sliced.total);
@@ -71,7 +71,7 @@ impl Measured {
         measured.marks = marks_alongside(&marks);
         let counts = &mut measured.counts;
         let sum = |of: fn(&WorkerReport) -> u64| workers.iter().map(of).sum::<u64>();
-        // Over whole stretches: a loss is seen when its time is over, in another part of them.
+        // Over whole stretches: a loss is noticed only after its timeout, often outside the window.
         if let Endpoint::Udp(_) = plan.engine.endpoint {
             counts.lost = sum(|worker| worker.sent).saturating_sub(counts.answered);
         }
@@ -81,7 +81,7 @@ impl Measured {
         measured
     }
 
-    /// What was counted and timed in a stretch, or in a part of one.
+    /// Converts the tally of a stretch, or of a part of one.
     pub fn of_tally(plan: &LoadPlan, tally: &Tally) -> Self {
         let open_loop = plan.rate.is_some();
         let latency = &tally.latency;
@@ -117,7 +117,7 @@ impl Measured {
         }
     }
 
-    /// Good replies a second, and the mean latency from sending.
+    /// Good replies per second, and the mean latency from sending.
     pub fn rate_and_mean(&self) -> (f64, DurationNs) {
         let counts = &self.counts;
         let per_s = counts.good as f64 / (counts.window_ns.max(1) as f64 / 1e9);
@@ -139,7 +139,7 @@ impl Measured {
         }
     }
 
-    /// What clients saw who made one load together; `None` where there are none.
+    /// Merges what clients measured that made one load together; `None` if there are none.
     pub fn alongside(parts: Vec<Self>) -> Option<Self> {
         let counts: Vec<Counts> = parts.iter().map(|part| part.counts.clone()).collect();
         let mut all = Counts::alongside(&counts)?;
@@ -159,7 +159,7 @@ impl Measured {
         Some(Self { began, counts: all, latencies, marks })
     }
 
-    /// As one stretch of load from `start`.
+    /// Converts it to the tally of one stretch of load from `start`.
     pub fn tally(&self, start: Instant) -> Tally {
         let counts = &self.counts;
         let end = start + DurationNs::from_ns(counts.window_ns);
@@ -183,7 +183,7 @@ impl Measured {
     }
 }
 
-/// What all had answered by the end of each interval: those of all are the same.
+/// Adds up the replies by the end of each interval; all have the same intervals.
 fn marks_alongside(all: &[&[(u64, u64)]]) -> Vec<(u64, u64)> {
     let n = all.iter().map(|marks| marks.len()).min().unwrap_or(0);
     let at = |index: usize| {

@@ -2,8 +2,8 @@
 //!
 //! Closed loop: whenever a connection is free. Open loop: at times fixed in advance, whatever the
 //! server does. A due request is never skipped: when every connection is busy the pacer simply
-//! stays behind, and the requests that wait are those between its next due time and now. So the
-//! queue costs no memory, however long it grows.
+//! stays behind, and the requests that wait are those between its next due time and now. The queue
+//! therefore costs no memory, however long it grows.
 
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Instant, Random};
@@ -34,7 +34,7 @@ impl Pacer {
         }
     }
 
-    /// Takes the next request and moves on; the time it was due.
+    /// Takes the next request, and returns when it was due.
     pub fn take(&mut self, now: Instant) -> Instant {
         match self {
             Self::Closed => now,
@@ -72,7 +72,7 @@ impl Stage {
             return requests / self.from_per_s;
         }
         if requests <= 0.0 {
-            return 0.0; // Where a ramp starts from 0 the form below is 0 / 0.
+            return 0.0; // If a ramp starts from 0, the formula below is 0 / 0.
         }
         // from·t + slope·t²/2 = requests, in the form that does not cancel for a small slope.
         let root = (self.from_per_s * self.from_per_s + 2.0 * slope * requests).max(0.0).sqrt();
@@ -80,7 +80,7 @@ impl Stage {
     }
 }
 
-/// The same as a message: JSON has no infinite number.
+/// A [`RateProfile`] in JSON, which has no infinite number.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Rates {
@@ -115,7 +115,7 @@ impl RateProfile {
         Self { stages: vec![stage] }.checked(per_s.to_string())
     }
 
-    /// The rate, where it is the same for as long as the run lasts.
+    /// The rate, if it is the same for as long as the run lasts.
     pub fn constant_rate(&self) -> Option<f64> {
         match self.stages.as_slice() {
             [only] if only.duration_s.is_infinite() && only.from_per_s == only.to_per_s => {
@@ -125,8 +125,8 @@ impl RateProfile {
         }
     }
 
-    /// Reads `10s:1000,30s:5000`: 1,000 a second for 10 s, then 5,000 for 30 s. `10s:0..1000` is a
-    /// ramp.
+    /// Parses `10s:1000,30s:5000`: 1,000 per second for 10 s, then 5,000 for 30 s. `10s:0..1000` is
+    /// a ramp.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let mut stages = Vec::new();
         for part in text.split(',') {
@@ -190,7 +190,7 @@ impl RateProfile {
     }
 }
 
-/// Faster than any machine sends today; above it a typing error is likelier than a wish.
+/// Faster than any machine sends today; a higher rate is probably a typing error.
 const MAX_PER_S: f64 = 1e7;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -205,7 +205,7 @@ pub struct ProfileError {
 /// The sequence of due times of one worker.
 ///
 /// Requests are evenly spaced, or Poisson, in *expected requests*; the profile turns those into
-/// time. So every combination of profile and spacing is exact, and nothing accumulates rounding.
+/// time. Every combination of profile and spacing is therefore exact, and rounding does not add up.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     profile: RateProfile,
@@ -223,7 +223,7 @@ pub struct Arrivals {
 
 #[derive(Clone, Debug)]
 pub enum Spacing {
-    /// `phase` in 0..1 sets workers between one another.
+    /// `phase` in 0..1 offsets the requests of this worker from those of others.
     Even {
         phase: f64,
     },

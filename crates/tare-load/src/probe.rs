@@ -1,5 +1,5 @@
-//! The same question to every variant before its first slice: two requests on one connection, and
-//! everything there is to compare of the replies.
+//! Probes every variant before its first slice: sends two requests on one connection, and records
+//! everything that can be compared of the replies.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -20,10 +20,10 @@ use crate::source::{Asked, Source};
 use crate::tally::Tally;
 use crate::tls::TlsClient;
 
-/// Asks on a connection of its own, beside the load's.
+/// Sends probes on a connection of its own, apart from the load's.
 pub struct Prober {
     session: Session,
-    /// Requests sent since this was last looked at: for servers that count them.
+    /// Requests sent since the last [`Prober::take_sent`], for servers that count them.
     sent: u64,
 }
 
@@ -43,12 +43,12 @@ impl Prober {
         Ok(Self { session: Session::start(1, &[], stop)?, sent: 0 })
     }
 
-    /// How many requests it sent since this was last called.
+    /// Returns the number of requests sent since the last call.
     pub fn take_sent(&mut self) -> u64 {
         std::mem::take(&mut self.sent)
     }
 
-    /// `None` where no whole reply came, with the reason.
+    /// Probes a server. The inner error is the reason if no two whole replies arrived.
     pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let seen: Arc<Mutex<Vec<ProbedReply>>> = Arc::default();
         if !load.engine.protocol.is_served() {
@@ -81,7 +81,7 @@ impl Prober {
             content_encoding: first.content_encoding.clone(),
             body_start: first.body_start.clone(),
             first_difference: None,
-            // One was opened before; another means that the first was not good for two requests.
+            // One was opened before; opening another means that the first served only one request.
             connection_kept,
             reply_segments,
             tls: life.tls,
@@ -90,7 +90,7 @@ impl Prober {
 }
 
 impl Prober {
-    /// On a connection of its own; or why there is none.
+    /// Sends two requests on a new connection. The inner error is why there is none.
     fn two_answers(&mut self, plan: &LoadPlan) -> Result<Result<Tally, String>, LoadError> {
         match self.session.open(&[plan], Sampling::None, &mut NoObserver) {
             Ok(_) => {
@@ -102,7 +102,7 @@ impl Prober {
         }
     }
 
-    /// Two messages there and back: an endpoint answers them whatever else it is asked.
+    /// Exchanges two messages, which an endpoint answers whatever the load's protocol is.
     fn echo(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let bytes = match load.engine.protocol {
             Protocol::Messages { request_bytes, .. } => request_bytes,
@@ -127,7 +127,7 @@ impl Prober {
         Ok(Ok(Probe {
             status: 200,
             body_bytes: answers.counts.body_bytes / 2,
-            // The reader has compared each byte.
+            // The codec has checked the content.
             body_stable: true,
             connection_kept: load.engine.lifetime == Lifetime::Kept,
             ..Probe::default()
@@ -158,20 +158,20 @@ fn two_requests(load: &LoadPlan) -> LoadPlan {
         stretch: Stretch { window: TIMEOUT, requests: Some(2), ..Stretch::NONE },
         workers: 1,
         cpus: Vec::new(),
-        // The only one that can ask the kernel about a connection.
+        // The only reactor that can count a connection's segments.
         reactor: Some(ReactorKind::Epoll),
         seed: load.seed,
         part: Part::WHOLE,
     }
 }
 
-/// A reply of at most these bytes fits a segment on any usual link.
+/// A reply of at most this many bytes fits into one segment on any usual link.
 const ONE_SEGMENT: u64 = 1400;
 
-/// How long a probe waits for its replies.
+/// Timeout of a probe's replies.
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
-/// Asks for the first of the load's requests, which stands for all, and looks at the replies.
+/// Sends the first of the load's requests, as an example of all, and records the replies.
 struct Watching(Arc<Mutex<Vec<ProbedReply>>>);
 
 impl Source for Watching {

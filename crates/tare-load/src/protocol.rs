@@ -1,7 +1,7 @@
-//! What goes over connections: a file for each protocol. [`http1`] and [`messages`] are codecs of
-//! the engine, which finds replies in what comes back; [`stream`] and [`calls`] have no replies,
-//! and are lanes of a session of their own. What `tare net` and `tare sys` measure is served by
-//! tare-target's endpoint; docs/net.md describes its protocol.
+//! Protocols, one file each. [`http1`] and [`messages`] are codecs of the engine, which matches
+//! replies to requests; [`stream`] and [`calls`] have no replies, and are lanes of a session
+//! themselves. tare-target's endpoint serves what `tare net` and `tare sys` measure; docs/net.md
+//! describes its protocol.
 
 pub mod calls;
 pub mod capture;

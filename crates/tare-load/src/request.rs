@@ -1,4 +1,4 @@
-//! Requests as parts: what a user can set of them. A codec makes its bytes of them, once.
+//! The parts of requests that a user can set. A codec encodes them once.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use tare_io::Random;
 
 use crate::source::Listed;
 
-/// Requests of HTTP that differ in their paths only.
+/// HTTP requests that differ only in their paths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestParts {
     pub method: String,
-    /// The server as its clients name it: host and port. In HTTP/1.1 the Host header, unless one of
-    /// `headers` is.
+    /// Host and port of the server, as clients name it. In HTTP/1.1 it is the Host header, unless
+    /// `headers` has one.
     pub authority: String,
-    /// Paths and queries, as sent: a request for each, and at least one.
+    /// Paths and queries, as sent: one request each, at least one.
     pub paths: Vec<String>,
     pub headers: Vec<(String, String)>,
     #[serde(with = "bytes_or_text")]
@@ -26,15 +26,15 @@ pub struct RequestParts {
     pub close: bool,
 }
 
-/// What a worker is to request.
+/// The requests of a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requests {
     Parts(Arc<RequestParts>),
-    /// What the protocol says: messages, a stream, calls.
+    /// Those of the protocol: messages, a stream, calls.
     OfProtocol,
-    /// Whole requests of HTTP/1.1 as a script wrote them, with how many are in the same bytes; a
-    /// script that writes others each time has none here.
+    /// Whole HTTP/1.1 requests that a script wrote; each element holds `requests` of them. Empty if
+    /// the script writes new ones each time.
     #[serde(skip)]
     Written {
         each: Vec<Vec<u8>>,
@@ -46,7 +46,7 @@ pub enum Requests {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Each worker begins at a place of its own, counted from this one.
+    /// Workers start at different paths, spread evenly from this index on.
     InTurn {
         from: usize,
     },
@@ -67,7 +67,7 @@ impl Requests {
         self.len() == 0
     }
 
-    /// The method of all of them, where it is known.
+    /// The method of all of them; empty if unknown.
     pub fn method(&self) -> &str {
         match self {
             Self::Parts(parts) => &parts.method,
@@ -75,7 +75,7 @@ impl Requests {
         }
     }
 
-    /// The choices of the `nth` of `all` workers.
+    /// Makes the source of requests for the `nth` of `all` workers.
     pub(crate) fn listed(&self, order: Order, seed: u64, nth: u32, all: u32) -> Listed {
         let n = self.len().max(1);
         match order {
@@ -89,7 +89,7 @@ impl Requests {
     }
 }
 
-/// A part that cannot stand in a request: it would end its line.
+/// Why a part is invalid in a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("method '{}' has a character that is not allowed in a method", .0.escape_debug())]
@@ -115,7 +115,7 @@ impl RequestParts {
         self.method == "HEAD"
     }
 
-    /// Nothing in it would end a line and begin another header or request.
+    /// Checks that no part can end a line and begin another header or request.
     pub fn check(&self) -> Result<(), RequestError> {
         if self.method.is_empty() || !self.method.bytes().all(is_token) {
             return Err(RequestError::Method(self.method.clone()));
@@ -152,12 +152,12 @@ pub fn parse_header(text: &str) -> Result<(String, String), RequestError> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// RFC 9110's characters of methods and header names.
+/// Whether RFC 9110 allows this character in methods and header names.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// A body in JSON: its text, or base64 where it is none.
+/// A body in JSON: a string, or base64 if it is not UTF-8.
 mod bytes_or_text {
     use super::*;
 

@@ -1,5 +1,5 @@
-//! From a load and the address of a server to the plan of its workers: requests built, TLS set up,
-//! limits raised.
+//! Makes the plan for the workers from a load and the address of a server: builds requests, sets up
+//! TLS, raises limits.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,24 +16,24 @@ use crate::request::{Order, RequestParts, Requests, parse_header};
 use crate::tls::{Pem, TlsClient, TlsOptions};
 use crate::{EngineConfig, Lifetime, LoadPlan, Part, Stretch, WaitPolicy};
 
-/// How workers wake. A reply is processed when it is there: one that waited for others would be
-/// think time, and a server that gains from requests that come together would show another cost.
-/// Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would be
-/// measured as the server's; above 1,000/s a worker this keeps a CPU busy.
+/// How workers wait by default. A reply is processed when it arrives: waiting for others would add
+/// think time, and requests sent together would change what they cost the server.
+/// Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would count as
+/// the server's latency. Above 1,000/s per worker, spinning keeps a CPU busy.
 pub const WAIT: WaitPolicy = WaitPolicy {
     batch_max: 1,
     linger: DurationNs::ZERO,
     spin: DurationNs::from_ms(1),
     polls: false,
 };
-/// Replies that wait for each other, where they are to: more of them save no more CPU time.
+/// Most replies gathered while lingering: more of them save no more CPU time.
 const BATCH_MAX: u32 = 16;
-/// Files open beside connections: rings, certificates, outputs, standard streams.
+/// Open files besides connections: rings, certificates, outputs, standard streams.
 const SPARE_FILES: u64 = 64;
 const BODY_MAX_BYTES: u64 = 256 << 20;
 
-/// The plan of load on one server. Its stretch is empty: what is asked is said here, for how
-/// long is not.
+/// Makes the plan of load on one server. Its stretch is empty: the caller sets how long the load
+/// lasts.
 pub fn resolve(load: &Load, url: &Url, endpoint: Endpoint, seed: u64) -> Result<LoadPlan, Failure> {
     let (endpoint, requests, order, lifetime) = match &load.workload {
         Workload::Http(http) => {
@@ -43,7 +43,7 @@ pub fn resolve(load: &Load, url: &Url, endpoint: Endpoint, seed: u64) -> Result<
             (endpoint, requests, order, Lifetime::of(http.new_connections))
         }
         Workload::Net(net) => {
-            // Over UDP it has the same port.
+            // The endpoint has the same port for TCP and UDP.
             let endpoint = match endpoint {
                 Endpoint::Tcp(address) if net.test.is_udp() => Endpoint::Udp(address),
                 endpoint => endpoint,
@@ -103,7 +103,7 @@ fn wait(load: &Load) -> WaitPolicy {
     };
     let polls = match load.client.idle {
         Some(idle) => idle == Idle::Poll,
-        // CPUs that were set apart for load have nobody else on them.
+        // Nothing else runs on CPUs that were set apart for load.
         None => load.protocol().is_served() && linger.is_none() && load.has_own_cpus(),
     };
     let lingers = linger.is_some_and(|linger| linger > DurationNs::ZERO);
@@ -115,8 +115,8 @@ fn wait(load: &Load) -> WaitPolicy {
     }
 }
 
-/// Checks a load before its server has an address: its requests can be written, and the files it names
-/// can be read.
+/// Checks a load before its server has an address: its requests must be valid, and the files that
+/// it names readable.
 pub fn check(load: &Load, url: &Url) -> Result<(), Failure> {
     let Some(http) = load.http() else { return Ok(()) };
     requests(http, url)?;
@@ -173,7 +173,7 @@ fn tls(tls: &Tls, url: &Url) -> Result<TlsClient, Failure> {
     TlsClient::new(&options).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Makes room for this many connections, or says what is missing, before any load starts.
+/// Raises the open-file limit for this many connections, or fails before any load starts.
 pub fn provide_files(connections: u32) -> Result<(), Failure> {
     let wanted = u64::from(connections) + SPARE_FILES;
     let allowed = system::raise_open_files(wanted);
@@ -186,7 +186,7 @@ pub fn provide_files(connections: u32) -> Result<(), Failure> {
     )))
 }
 
-/// Source addresses must be of the destination's family.
+/// Checks that source addresses belong to this machine and to the destination's family.
 pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), Failure> {
     for bind in binds {
         let fits = match endpoint {

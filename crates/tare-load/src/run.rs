@@ -21,24 +21,24 @@ pub struct Progress<'a> {
     pub total: &'a Tally,
 }
 
-/// Told what is measured while it is: for progress displays, time series, statistics.
+/// Receives measurements while load runs, for progress displays, time series, statistics.
 pub trait Observer {
     /// One worker's interval.
     fn worker_interval(&mut self, _tally: &Tally) {}
 
-    /// The same interval of all workers.
+    /// One interval of all workers.
     fn interval(&mut self, _progress: Progress<'_>) {}
 
-    /// A worker cannot go on; the others do.
+    /// Called when a worker cannot go on; the others do.
     fn worker_failed(&mut self) {}
 }
 
-/// Looks away.
+/// Ignores all measurements.
 pub struct NoObserver;
 
 impl Observer for NoObserver {}
 
-/// Everything a run of load found.
+/// Results of a run of load.
 #[derive(Debug)]
 pub struct LoadResult {
     /// All workers and intervals merged.
@@ -77,7 +77,7 @@ pub fn run(
     Ok(LoadResult { total, opened, workers, cpu })
 }
 
-/// Ends the load where one worker cannot go on.
+/// Ends the load if one worker cannot go on.
 struct Stopping<'a> {
     observer: &'a mut dyn Observer,
     stop: &'a AtomicBool,

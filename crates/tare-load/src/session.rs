@@ -27,10 +27,10 @@ use crate::tally::Tally;
 
 use lane::Lane;
 
-/// Whether replies are looked at under load.
+/// Whether the bodies of replies are sampled under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// The bodies of a few are hashed, where all requests are the same.
+    /// The bodies of a few are hashed, if all requests are the same.
     Few,
     None,
 }
@@ -39,9 +39,9 @@ pub enum Sampling {
 pub struct Session {
     workers: Vec<Worker>,
     cpus: Vec<usize>,
-    /// What this client makes of each lane's load.
+    /// This client's part of each lane's load.
     parts: Vec<Part>,
-    /// What all workers counted in the slice under way, or the last: its memory is used again.
+    /// Tally of all workers for the current or the last slice; its memory is reused.
     total: Tally,
     told: Receiver<(usize, Told)>,
 }
@@ -57,9 +57,9 @@ enum Order {
     Close,
 }
 
-/// What workers tell while they carry out an order, and at its end.
+/// Messages from workers, while they carry out an order and at its end.
 enum Told {
-    /// What a slice has counted since it last told, all of it or another part.
+    /// Counts of a slice since the last such message.
     Counted(Lent),
     Done(Result<Done, LoadError>),
 }
@@ -70,33 +70,33 @@ enum Done {
     Closed(Vec<Life>),
 }
 
-/// A tally that a worker has filled, and uses again when it has been merged.
+/// A tally filled by a worker, which uses it again once it has been merged.
 struct Lent {
     tally: Box<Tally>,
-    /// It is a whole interval: the slice goes on.
+    /// It is a whole interval, and the slice goes on.
     is_whole: bool,
     home: Option<SyncSender<Box<Tally>>>,
 }
 
 impl Lent {
     fn give_back(self) {
-        // A worker that has ended needs it no more.
+        // Fails only if the worker has ended and needs no tally.
         if let Some(home) = self.home {
             let _ = home.try_send(self.tally);
         }
     }
 }
 
-/// How the workers of an opened session talk to the kernel, and what opening connections was like.
+/// How the workers of an opened session reach the kernel, and the tally of opening connections.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// io_uring, epoll, or what needs neither.
+    /// The reactor's name, or what is used instead of one.
     pub how: &'static str,
     pub note: Option<String>,
     pub opening: Tally,
 }
 
-/// What one worker did in a slice, beside what it counted.
+/// One worker's report on a slice, besides its counts.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerReport {
     /// When load began, by this machine's clock; never before the agreed start.
@@ -107,8 +107,8 @@ pub struct WorkerReport {
     /// Over the whole stretch, ramp and drain included.
     pub sent: u64,
     pub closed_by_server: u64,
-    /// At the end of each interval of the stretch: nanoseconds since the window opened, and what
-    /// had been answered in it by then.
+    /// At the end of each interval of the stretch: nanoseconds since the window opened, and
+    /// replies completed in it by then.
     pub marks: Vec<(u64, u64)>,
 }
 
@@ -119,14 +119,14 @@ impl WorkerReport {
     }
 }
 
-/// What came of a slice.
+/// Results of a slice.
 pub struct Sliced<'a> {
     pub total: &'a Tally,
     pub workers: Vec<WorkerReport>,
 }
 
 impl Session {
-    /// Starts workers, pinned to `cpus` in turn where there are any. `stop` ends whatever they do.
+    /// Starts workers, pinned to `cpus` in turn if there are any. `stop` ends whatever they do.
     pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, SetupError> {
         let (sender, told) = sync_channel(workers as usize * (SPARE_TALLIES + 2));
         let (parts, total) = (Vec::new(), Tally::default());
@@ -149,12 +149,12 @@ impl Session {
         self.workers.len() as u32
     }
 
-    /// Whether it has so many workers, on those CPUs.
+    /// Whether it has this many workers, on these CPUs.
     pub fn is_of(&self, workers: u32, cpus: &[usize]) -> bool {
         self.workers() == workers && self.cpus == cpus
     }
 
-    /// Opens a lane for each plan: connections made, nothing asked yet.
+    /// Opens a lane for each plan: makes connections, but sends no requests yet.
     pub fn open(
         &mut self,
         plans: &[&LoadPlan],
@@ -162,7 +162,7 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Opened, LoadError> {
         let workers = self.workers();
-        // What the streams of these lanes are counted under: theirs alone.
+        // Each lane gets a random id, under which the endpoint counts its streams.
         let random = &mut Random::stream(wall_unix_ns(), "session", u64::from(std::process::id()));
         let mut lanes: Vec<Vec<(WorkerPlan, u64)>> = (0..workers).map(|_| Vec::new()).collect();
         for plan in plans {
@@ -183,8 +183,8 @@ impl Session {
         opened.ok_or(LoadError::WorkerLost)
     }
 
-    /// A slice of load on one lane; returns when its last reply is there. The observer sees its
-    /// intervals, where the stretch hands them over.
+    /// Runs a slice of load on one lane, and returns when its last reply has arrived. The observer
+    /// sees its intervals if the stretch hands them over.
     pub fn slice(
         &mut self,
         lane: LaneId,
@@ -216,7 +216,7 @@ impl Session {
         Ok(Sliced { workers: reports.collect::<Result<_, _>>()?, total: &self.total })
     }
 
-    /// Closes all lanes; what each did in its life, by worker and lane.
+    /// Closes all lanes, and returns what each did in its life, by worker and lane.
     pub fn close(&mut self) -> Result<Vec<Vec<Life>>, LoadError> {
         let mut unused = Tally::default();
         let observer = &mut NoObserver;
@@ -229,7 +229,7 @@ impl Session {
         lives.collect()
     }
 
-    /// Gives every worker its order, and waits until all are done, also after one failed.
+    /// Gives every worker its order, and waits until all are done, even if one fails.
     fn order(
         &mut self,
         mut order: impl FnMut(u32) -> Order,
@@ -265,11 +265,11 @@ impl Session {
     }
 }
 
-/// Merges what workers count, as it comes.
+/// Merges the tallies of workers as they arrive.
 struct Merging<'a> {
     total: &'a mut Tally,
     observer: &'a mut dyn Observer,
-    /// The interval under way, and which workers have given their parts of it; `None` where a slice
+    /// The current interval, and which workers have delivered their parts of it; `None` if a slice
     /// is counted as a whole.
     interval: Option<(Tally, Vec<bool>)>,
 }
@@ -281,7 +281,7 @@ impl<'a> Merging<'a> {
 
     fn take(&mut self, index: usize, lent: Lent) {
         if self.interval.as_ref().is_some_and(|(_, given)| given[index]) {
-            // Another worker is late: its part is in the next.
+            // Another worker is late: its part goes into the next interval.
             self.tell();
         }
         self.total.merge(&lent.tally);
@@ -298,7 +298,7 @@ impl<'a> Merging<'a> {
         lent.give_back();
     }
 
-    /// Tells the observer of the interval under way, if anything is in it, and begins the next.
+    /// Reports the current interval to the observer, if anything is in it, and begins the next.
     fn tell(&mut self) {
         if let Some((interval, given)) = &mut self.interval
             && given.contains(&true)
@@ -327,7 +327,7 @@ impl Drop for Session {
 const SPARE_TALLIES: usize = 4;
 /// From the order to the start of a slice: long enough for every worker to wake.
 const START_LEAD: DurationNs = DurationNs::from_us(200);
-/// The longest that a slice is waited for.
+/// Longest wait for the start of a slice.
 const START_MAX: DurationNs = DurationNs::from_secs(5);
 
 fn worker_loop(
@@ -343,7 +343,7 @@ fn worker_loop(
     for order in inbox {
         let done = match not_pinned.take() {
             Some(error) => Err(error.into()),
-            // A bug of ours must not leave the session waiting.
+            // A panic must not leave the session waiting.
             None => {
                 let carry_out = || carry_out(order, &mut lanes, stop, &Teller { index, told });
                 catch_unwind(AssertUnwindSafe(carry_out)).unwrap_or(Err(LoadError::WorkerLost))
@@ -372,7 +372,7 @@ impl Teller<'_> {
     }
 
     fn tell(&self, lent: Lent) {
-        // A session that has ended waits for nothing.
+        // Fails only if the session has ended.
         let _ = self.told.send((self.index, Told::Counted(lent)));
     }
 }
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
     use tare_model::samples::Counts;
 
-    /// What each interval held, and what all had by then.
+    /// Good replies of each interval and of all by then; number of single workers' intervals.
     #[derive(Default)]
     struct Seen(Vec<(u64, u64)>, u32);
 
@@ -443,7 +443,7 @@ mod tests {
         merging.interval = Some((Tally::default(), vec![false; 2]));
         merging.take(0, lent(0, 1, true));
         merging.take(1, lent(0, 10, true));
-        // The second is late, then gives its last; the first goes on alone.
+        // The second is late, then delivers its last; the first goes on alone.
         merging.take(0, lent(10, 2, true));
         merging.take(0, lent(20, 3, true));
         merging.take(1, lent(10, 20, false));

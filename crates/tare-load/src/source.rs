@@ -10,7 +10,7 @@ pub trait Source {
     /// The next request, which may be written to `scratch` (which is empty).
     fn next(&mut self, scratch: &mut Vec<u8>) -> Asked;
 
-    /// What is kept of replies for [`Source::on_reply`].
+    /// Parts of replies to capture for [`Source::on_reply`].
     fn wanted(&self) -> Wanted {
         Wanted::Nothing
     }
@@ -20,10 +20,10 @@ pub trait Source {
         false
     }
 
-    /// A reply came.
+    /// Called for each captured reply.
     fn on_reply(&mut self, _reply: &Reply, _capture: &Capture) {}
 
-    /// Whether this worker should end; asked after requests and replies.
+    /// Whether this worker should end; called after requests and replies.
     fn wants_stop(&self) -> bool {
         false
     }
@@ -36,9 +36,9 @@ pub trait Source {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// The request at this place among those that the codec was made with.
+    /// The request at this index of the codec's list.
     Listed(u32),
-    /// What a script wrote: this many whole requests of HTTP/1.1, which replies follow in order.
+    /// Bytes that a script wrote: this many whole HTTP/1.1 requests, answered in order.
     Written { requests: u32, to_head: bool },
 }
 
@@ -77,7 +77,7 @@ impl Source for Listed {
     }
 }
 
-/// A source of either kind: most are lists, and those need no call through a table.
+/// A source of either kind: most are lists, which need no call through a vtable.
 pub enum AnySource {
     Listed(Listed),
     Other(Box<dyn Source>),

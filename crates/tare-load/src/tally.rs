@@ -1,4 +1,4 @@
-//! What was counted and timed in a stretch of load. Merges by adding: histograms, never
+//! Counts and latencies of a stretch of load. Tallies are merged by adding histograms, never
 //! percentiles.
 
 use tare_io::{DurationNs, Instant};
@@ -9,30 +9,30 @@ use crate::histogram::Histogram;
 
 /// Everything measured over `[start, end)` by one worker, or by several once merged.
 ///
-/// Counters close: what started ended somewhere (see [`Tally::assert_closed`]).
+/// Counters balance: every request that started has ended (see [`Tally::assert_closed`]).
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub start: Instant,
     pub end: Instant,
-    /// What `failures` and `[start, end)` say is entered here only when it is passed on.
+    /// Errors and the window's length are entered here only when this is passed on.
     pub counts: Counts,
     pub failures: Failures,
     pub latency: Latencies,
 }
 
-/// Failures by kind, and the first of each kind in words.
+/// Failures by kind, and the text of the first of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     counts: [u64; FailureKind::ALL.len()],
     first: [Option<String>; FailureKind::ALL.len()],
 }
 
-/// Timing models, each from event to event; good replies only, but for the last three. A histogram
-/// that the mode does not use stays empty.
+/// Timing models, each from event to event; all but the last three contain good replies only.
+/// A histogram that the mode does not use stays empty.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
-    /// From the request handed to the kernel to the last byte of its reply. With a connection a
-    /// request, from the start of connecting: the total.
+    /// From the request handed to the kernel to the last byte of its reply. With a new connection
+    /// for each request, from the start of connecting: the total.
     pub from_sent: Histogram,
     /// Open loop: from the moment the request was due to the last byte of its reply.
     pub from_due: Histogram,
@@ -44,7 +44,7 @@ pub struct Latencies {
     pub tls: Histogram,
     /// New connections: from the request handed to the kernel to the first byte of its reply.
     pub first_byte: Histogram,
-    /// As the headline, for replies with an unexpected status.
+    /// Like the headline, for replies with an unexpected status.
     pub unexpected: Histogram,
     /// From due to the failure.
     pub failed_after: Histogram,
@@ -52,7 +52,7 @@ pub struct Latencies {
     pub unfinished_age: Histogram,
 }
 
-/// Which series a mode fills at every request, so that their memory is there beforehand.
+/// Which series a mode fills at every request, so that their memory is allocated beforehand.
 #[derive(Clone, Copy, Debug)]
 pub struct Series {
     pub open_loop: bool,
@@ -80,7 +80,7 @@ impl Tally {
         tally
     }
 
-    /// Empty again, keeping memory.
+    /// Empties it and keeps its memory.
     pub fn reset(&mut self, start: Instant) {
         let mut counts =
             Counts { status: std::mem::take(&mut self.counts.status), ..Counts::default() };
@@ -93,7 +93,7 @@ impl Tally {
     }
 
     pub fn merge(&mut self, other: &Self) {
-        // One that never began has no time.
+        // A tally that never began has no start and end.
         if other.end > Instant::ZERO {
             let untouched = self.end == Instant::ZERO;
             self.start = if untouched { other.start } else { self.start.min(other.start) };
@@ -106,7 +106,7 @@ impl Tally {
         }
     }
 
-    /// Every request that started ended somewhere. Ours to get right, hence an assertion.
+    /// Asserts that every request that started has ended; if not, it is a bug in tare.
     pub fn assert_closed(&self) {
         assert!(self.counts.close(), "requests started against ended: {:?}", self.counts);
     }
@@ -115,7 +115,7 @@ impl Tally {
         self.end.since(self.start)
     }
 
-    /// Good replies a second: the throughput.
+    /// Good replies per second: the throughput.
     pub fn good_per_s(&self) -> f64 {
         let seconds = self.elapsed().as_secs_f64();
         if seconds > 0.0 { self.counts.good as f64 / seconds } else { 0.0 }
@@ -131,7 +131,7 @@ impl Failures {
         }
     }
 
-    /// Some of one kind by its name, as another process told them; the first in words.
+    /// Adds `n` failures by the name of their kind, as another process reported them.
     pub fn add_named(&mut self, kind: &str, n: u64, first: &str) {
         let known = FailureKind::ALL.into_iter().find(|known| known.name() == kind);
         let at = known.unwrap_or(FailureKind::Other) as usize;
@@ -143,14 +143,14 @@ impl Failures {
         self.counts[kind as usize]
     }
 
-    /// The kinds that happened: how often, and the first in words.
+    /// Kinds that occurred, with their counts and the text of the first failure of each.
     pub fn seen(&self) -> impl Iterator<Item = (FailureKind, u64, &str)> {
         FailureKind::ALL.into_iter().filter(|kind| self.count(*kind) > 0).map(|kind| {
             (kind, self.count(kind), self.first[kind as usize].as_deref().unwrap_or_default())
         })
     }
 
-    /// Names of kinds, how often each happened, and the first in words.
+    /// Like [`Failures::seen`], with the names of the kinds.
     pub fn named(&self) -> Vec<(String, u64, String)> {
         self.seen().map(|(kind, n, first)| (kind.name().to_owned(), n, first.to_owned())).collect()
     }
@@ -168,7 +168,7 @@ impl Failures {
 }
 
 impl Latencies {
-    /// What the mode promises a user: from due in open loop, from sent in closed loop.
+    /// The mode's main latency: from due in open loop, from sent in closed loop.
     pub fn headline(&self) -> &Histogram {
         if self.from_due.count() > 0 { &self.from_due } else { &self.from_sent }
     }

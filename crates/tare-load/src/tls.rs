@@ -17,34 +17,34 @@ use serde::{Deserialize, Serialize};
 use tare_io::files::read_input;
 use tare_model::layers::TlsVersion;
 
-/// What the user asked of TLS.
+/// The user's TLS options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsOptions {
     /// The name in the certificate and in SNI.
     pub name: String,
     pub insecure: bool,
-    /// Who is trusted to sign; `None` leaves it to the machine that the client is on.
+    /// Trusted certificate authorities; `None` trusts those of the client's machine.
     pub authorities: Option<Pem>,
-    /// What the client shows of itself, and the key to it.
+    /// The client's certificate, and below its private key.
     pub certificate: Option<Pem>,
     pub key: Option<Pem>,
     pub version: Option<TlsVersion>,
-    /// rustls or OpenSSL-style IANA names; empty means the library's own choice.
+    /// IANA names; empty means the library's default.
     pub ciphers: Vec<String>,
     pub resume: bool,
 }
 
-/// A PEM file's text, read where it is and used where the client is.
+/// A PEM file's text, read on this machine and used on the client's.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pem {
-    /// The file that it was read from, for messages.
+    /// The file that it was read from, for error messages.
     pub path: PathBuf,
     pub text: String,
 }
 
-/// Nobody's key belongs in a log.
+/// Shows only the path: a private key must not get into a log.
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pem({})", self.path.display())
@@ -52,7 +52,7 @@ impl fmt::Debug for Pem {
 }
 
 impl Pem {
-    /// Reads a file that is to hold `what`. Comments beside the blocks may be in any encoding.
+    /// Reads a file that should hold `what`. Text outside the PEM blocks may have any encoding.
     pub fn read(path: &Path, what: &str) -> Result<Self, TlsOptionsError> {
         let bytes = read_pem(path).map_err(|error| cannot_read(what, path, &error))?;
         Ok(Self { path: path.to_owned(), text: String::from_utf8_lossy(&bytes).into_owned() })
@@ -75,12 +75,12 @@ fn cannot_read(what: &str, path: &Path, why: &dyn fmt::Display) -> TlsOptionsErr
     TlsOptionsError(format!("cannot read {what} (PEM) from {}: {why}", path.display()))
 }
 
-/// The user's words about TLS do not make a configuration.
+/// Why TLS options are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsOptionsError(String);
 
-/// A checked configuration, from which every worker makes its own sessions.
+/// A checked configuration, from which each worker makes its own sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "TlsOptions", into = "TlsOptions")]
 pub struct TlsClient {
@@ -174,10 +174,10 @@ impl TlsClient {
     }
 }
 
-/// Tickets kept for one server; each serves once in TLS 1.3.
+/// Session tickets kept for one server; TLS 1.3 uses each once.
 const SESSIONS: usize = 256;
 
-/// One connection's TLS state, of either side.
+/// One connection's TLS state, as client or server.
 #[derive(Debug)]
 pub struct TlsSession {
     connection: Connection,
@@ -196,12 +196,12 @@ impl TlsSession {
         self.connection.is_handshaking()
     }
 
-    /// The peer ended the stream properly.
+    /// Whether the peer has ended the stream with close_notify.
     pub fn said_goodbye(&self) -> bool {
         self.said_goodbye
     }
 
-    /// Version and cipher, as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
+    /// Version and cipher, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
     pub fn negotiated(&self) -> String {
         let version = self.connection.protocol_version();
         let cipher = self.connection.negotiated_cipher_suite();
@@ -210,7 +210,7 @@ impl TlsSession {
         format!("{} {cipher}", version.replace("v1_", "v1."))
     }
 
-    /// The protocol that was agreed on.
+    /// The negotiated application protocol.
     pub fn alpn(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
@@ -223,7 +223,7 @@ impl TlsSession {
     pub fn take_ciphertext(&mut self, input: &mut &[u8]) -> Result<(), String> {
         let read = self.connection.read_tls(input).map_err(|error| error.to_string())?;
         let state = self.connection.process_new_packets().map_err(|error| {
-            // A certificate has as many names as it likes.
+            // The text may list all names of a certificate, of any number.
             tare_model::plain::short(&why_refused(&error), WHY_CHARS_MAX)
         })?;
         self.said_goodbye |= state.peer_has_closed();
@@ -231,13 +231,13 @@ impl TlsSession {
             return Err("the peer sends more than fits a TLS record".into());
         }
         if self.said_goodbye {
-            // Nothing may follow close_notify; RFC 8446 has it ignored.
+            // RFC 8446: data after close_notify is ignored.
             *input = &[];
         }
         Ok(())
     }
 
-    /// The decrypted bytes at hand; empty where there are none.
+    /// Decrypted bytes that are available now; may be empty.
     pub fn plaintext(&mut self) -> &[u8] {
         self.connection.reader().into_first_chunk().unwrap_or_default()
     }
@@ -256,7 +256,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Ends our side of the stream properly.
+    /// Ends our side of the stream with close_notify.
     pub fn say_goodbye(&mut self, out: &mut Vec<u8>) {
         self.goodbye_sent = true;
         self.connection.send_close_notify();
@@ -268,7 +268,7 @@ impl TlsSession {
         self.goodbye_sent
     }
 
-    /// Moves what TLS wants to send behind `out`.
+    /// Appends what TLS wants to send to `out`.
     pub fn take_outgoing(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
         while self.connection.wants_write() {
             self.connection.write_tls(out).map_err(|error| error.to_string())?;
@@ -308,8 +308,8 @@ fn roots(authorities: Option<&Pem>) -> Result<RootCertStore, TlsOptionsError> {
                 })?;
             }
         }
-        // The machine's own, or what SSL_CERT_FILE names. Some unreadable ones are common and
-        // harmless; none at all is said by the verifier's builder.
+        // The machine's own, or those of SSL_CERT_FILE. A few unreadable ones are common and
+        // harmless; if there are none at all, building the verifier fails.
         None => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
@@ -317,7 +317,7 @@ fn roots(authorities: Option<&Pem>) -> Result<RootCertStore, TlsOptionsError> {
     Ok(roots)
 }
 
-/// Why a handshake failed, with what the user can do about a certificate.
+/// Describes why a handshake failed, with a hint if it is the certificate.
 fn why_refused(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(why) = error else { return error.to_string() };
     match why {
@@ -338,14 +338,14 @@ fn why_refused(error: &rustls::Error) -> String {
     }
 }
 
-/// A PEM file, of a size that certificates have.
+/// Reads a PEM file, up to a sensible size.
 pub fn read_pem(path: &Path) -> std::io::Result<Vec<u8>> {
     read_input(path, PEM_MAX_BYTES)
 }
 
 const PEM_MAX_BYTES: u64 = 16 << 20;
 
-/// `--insecure`: whoever answers is believed, but the handshake's signatures are still checked.
+/// `--insecure`: accepts any certificate, but still checks the handshake's signatures.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

@@ -1,11 +1,11 @@
-//! Where the load of a variant comes from: one client, or several that make it together.
+//! Sources of a variant's load: one client, or several that make it together.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 use crate::places::PlaceSpec;
 
-/// Where one client is.
+/// Location of one client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "a plan has a handful of them")]
@@ -36,7 +36,7 @@ impl ClientSpec {
     }
 }
 
-/// The clients of one variant, who divide its load: never none.
+/// The clients that share one variant's load; at least one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<ClientSpec>", into = "Vec<ClientSpec>")]
 pub struct Clients(Vec<ClientSpec>);
@@ -49,7 +49,7 @@ impl Clients {
         Self(vec![client])
     }
 
-    /// This process.
+    /// This process makes the load.
     pub fn on_host() -> Self {
         Self::one(ClientSpec::on_host())
     }
@@ -58,7 +58,7 @@ impl Clients {
         *self == Self::on_host()
     }
 
-    /// The client, where there is one alone.
+    /// The client, if there is exactly one.
     pub fn single(&self) -> Option<&ClientSpec> {
         match &self.0[..] {
             [client] => Some(client),
@@ -75,7 +75,7 @@ impl Clients {
         self.0.len()
     }
 
-    /// The places that are named; those of clients beside their server are not.
+    /// Places of the clients, except of those that run in the server's place.
     pub fn places(&self) -> impl Iterator<Item = &PlaceSpec> {
         self.0.iter().filter_map(ClientSpec::place)
     }
@@ -84,7 +84,7 @@ impl Clients {
         self.0.contains(&ClientSpec::SameAsServer)
     }
 
-    /// What each is called in messages: `client`, or `client 2 of 4`.
+    /// A client's name in messages: `client`, or `client 2 of 4`.
     pub fn word(&self, at: usize) -> String {
         match self.len() {
             1 => "client".into(),
@@ -92,7 +92,7 @@ impl Clients {
         }
     }
 
-    /// Their names in tables, those that follow each other and are alike counted.
+    /// Their names in tables; equal neighbours are counted, as in `2 × netns`.
     pub fn name(&self) -> String {
         let mut runs: Vec<(String, usize)> = Vec::new();
         for name in self.0.iter().map(ClientSpec::name) {

@@ -1,4 +1,4 @@
-//! The first load that a launch gets: a question of its own.
+//! The first load on a launch, measured on its own.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tare_io::DurationNs;
 
 use crate::plan::SLICE_LENGTHS;
 
-/// How much of it is asked for. It is the only slice of its launch.
+/// Length of the first load, which is the only slice of its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Cold {

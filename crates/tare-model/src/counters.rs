@@ -1,5 +1,5 @@
-//! What meters count about running processes. Counters are an array that is added, subtracted,
-//! stored and sent by one function each: a new one is a line here, and its source in
+//! Counters that meters read from running processes. Adding, subtracting, storing and sending treat
+//! them as one array, so a new counter needs a line here and a source in
 //! `tare-lab/src/meters/probes/`.
 
 use std::collections::BTreeMap;
@@ -26,29 +26,30 @@ macro_rules! counters {
 counters! {
     /// Nanoseconds on a CPU.
     Cpu = "cpu_ns";
-    /// The part of them in its own code …
+    /// The part spent in the processes' own code.
     User = "user_ns";
-    /// … and in the kernel's.
+    /// The part spent in the kernel.
     System = "system_ns";
-    /// Times its threads were put on a CPU; unknown where processes come and go.
+    /// Times its threads were scheduled; unknown where processes come and go.
     Switches = "switches";
-    /// Page faults for which no disk was read; unknown where a process has ended.
+    /// Page faults without a disk read; unknown once a process has ended.
     MinorFaults = "minor_faults";
-    /// Packets that its place received and sent, where it has a link of its own.
+    /// Packets that its place received and sent, if it has a link of its own.
     Packets = "packets";
-    /// Nanoseconds of the kernel's work for packets and other interrupts that are in no process's
-    /// time, on this machine's CPUs that the server may use.
+    /// Nanoseconds of kernel work for packets and other interrupts that is charged to no process,
+    /// on this machine's CPUs that the server may use.
     Softirq = "softirq_ns";
 }
 
 impl Counter {
-    /// Of a place or a machine as a whole, which no part has by itself: it is read beside the server.
+    /// Whether it belongs to a place or machine as a whole; it is read with the server, not per
+    /// part.
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::Packets | Self::Softirq)
     }
 }
 
-/// What each counter has come to, as far as somebody sees it.
+/// The value of each counter, if it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters([Option<u64>; Counter::ALL.len()]);
 
@@ -59,12 +60,12 @@ impl Counters {
         self
     }
 
-    /// CPU time; 0 where nobody sees it.
+    /// CPU time; 0 where it is unknown.
     pub fn cpu_ns(&self) -> u64 {
         self[Counter::Cpu].unwrap_or(0)
     }
 
-    /// What was counted from `earlier` on, by counters that both have.
+    /// The increase since `earlier`, for counters that both have.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
@@ -76,7 +77,7 @@ impl Counters {
         self.zip(other, u64::saturating_add)
     }
 
-    /// With what `other` knows of counters that this does not.
+    /// Fills in counters that are unknown here from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(Counter::ALL.map(|counter| self[counter].or(other[counter])))

@@ -1,5 +1,5 @@
-//! What is counted about a stretch of load. A counter is a line in the list below and a line where
-//! it is counted: it is added, checked, stored and sent by what they share.
+//! Counters of a stretch of load. A new one needs a line in the list below and a line where it is
+//! counted; adding, checking, storing and sending are generic.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,24 +8,24 @@ use crate::samples::NUMBER_MAX;
 
 macro_rules! counts {
     ($($(#[$attribute:meta])* $name:ident,)*) => {
-        /// Counters of a slice: of its window, unless they say otherwise.
+        /// Counters of a slice. They cover its window unless stated otherwise.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Counts {
             $($(#[$attribute])* #[serde(default, skip_serializing_if = "is_zero")] pub $name: u64,)*
-            /// Requests that the schedule held, open loop only.
+            /// Requests in the schedule; open loop only.
             pub due: Option<f64>,
-            /// The share of the window that the busiest load worker was on a CPU (over several
-            /// slices: the mean).
+            /// Share of the window that the busiest load worker spent on a CPU; over several
+            /// slices, the mean.
             pub client_busiest: f64,
             pub status: Vec<(u16, u64)>,
-            /// Kind, how often, and the first in words.
+            /// Kind, count, and the text of the first.
             pub errors: Vec<(String, u64, String)>,
-            /// SHA-256 of some bodies of replies with the expected status, over the whole stretch,
-            /// and how many of those looked at had it.
+            /// SHA-256 of sampled bodies with an expected status, over the whole stretch, and how
+            /// many samples had it.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub bodies: Vec<(String, u64)>,
-            /// Where several clients made the load together.
+            /// Set when several clients made the load together.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub together: Option<Together>,
         }
@@ -44,31 +44,31 @@ macro_rules! counts {
 
 counts! {
     window_ns,
-    /// Requests that were due, carried over from before the window or begun since.
+    /// Requests due in the window, or carried over from before it.
     started,
     /// Whole replies, whatever their status.
     completed,
-    /// Replies whose status was an expected one: the only ones that count as throughput.
+    /// Replies with an expected status; only these count as throughput.
     good,
     failed,
-    /// Refused by the server unprocessed, and to be sent again: no failures.
+    /// Refused by the server unprocessed and sent again; not failures.
     refused,
-    /// Open loop: of the started, those that had to wait for a connection to be free.
+    /// Open loop: started requests that had to wait for a free connection.
     waited,
-    /// Without a reply at the end of the window, but answered while tare waited for them.
+    /// Answered after the window, while tare waited for them.
     drained,
-    /// Given up: they failed after the window, or were still waiting at their time limit.
+    /// Given up: failed after the window, or still unanswered at the time limit.
     cut,
     /// Due before the end of the window but never sent: every connection was busy.
     unsent,
-    /// Replies of the whole stretch, ramp and drain included: what the server's CPU time paid for.
+    /// Replies over the whole stretch, ramp and drain included; the server's CPU time covers these.
     answered,
     body_bytes,
     received_bytes,
     sent_bytes,
     /// Connections that were established, TLS included.
     opened,
-    /// Attempts that came to nothing.
+    /// Failed attempts to open a connection.
     not_opened,
     closed_by_server,
     closed_by_client,
@@ -76,13 +76,13 @@ counts! {
     handshakes_resumed,
     /// CPU time of the load workers.
     client_cpu_ns,
-    /// Datagrams that did not come (or come back) in time; of requests, these are among `failed`.
+    /// Datagrams that did not arrive, or come back, in time; lost requests are also in `failed`.
     lost,
-    /// Calls into the kernel that were made instead of requests.
+    /// System calls made instead of requests.
     calls,
     /// Datagrams of a stream that came after a later one.
     disordered,
-    /// Good replies whose end came a delayed acknowledgement's time after their beginning.
+    /// Good replies that ended a delayed acknowledgement's time after they began.
     held,
     /// Segments that a TCP stream sent again.
     retransmits,
@@ -92,34 +92,34 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// What several clients did that made one load at the same time.
+/// Synchronisation and results of several clients that made one load together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Together {
-    /// From the start of the first to that of the last: a value for each slice.
+    /// Time from the first client's start to the last one's, for each slice.
     pub skews_ns: Vec<u64>,
-    /// How far off the estimate of their clocks can be; over several slices the most.
+    /// Largest possible error of the clock estimates; over several slices, the maximum.
     pub clock_ns: u64,
-    /// Each of them, in the order in which the variant names them.
+    /// One entry per client, in the variant's order.
     pub clients: Vec<ClientPart>,
 }
 
-/// One client's part of what several did.
+/// One client's part of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientPart {
     pub good: u64,
-    /// From the instant that was agreed upon to its start; over several slices the longest.
+    /// Delay of its start after the agreed instant; over several slices, the longest.
     pub late_ns: u64,
-    /// The share of the window that its busiest worker was on a CPU; over several slices the mean.
+    /// Share of the window that its busiest worker spent on a CPU; over several slices, the mean.
     pub busiest: f64,
-    /// Requests that it sent, and how long after they were due, summed: of an open loop.
+    /// Open loop: requests that it sent, and the sum of their send lags.
     pub sent: u64,
     pub lag_ns: u64,
 }
 
 impl Together {
-    /// Adds what came after this.
+    /// Adds a later stretch of load.
     fn then(&mut self, other: &Self) {
         let (mine, theirs) = (self.skews_ns.len() as f64, other.skews_ns.len() as f64);
         self.skews_ns.extend(&other.skews_ns);
@@ -154,7 +154,7 @@ impl Together {
         skews.get(rank.saturating_sub(1)).copied().unwrap_or(0)
     }
 
-    /// Good replies of the client that got the fewest, and of the one that got the most.
+    /// Fewest and most good replies of any client.
     pub fn spread(&self) -> (u64, u64) {
         let good = || self.clients.iter().map(|client| client.good);
         (good().min().unwrap_or(0), good().max().unwrap_or(0))
@@ -162,7 +162,7 @@ impl Together {
 }
 
 impl Counts {
-    /// Adds what came after this.
+    /// Adds a later stretch of load.
     pub fn then(&mut self, other: &Self) {
         let (mine, theirs) = (self.window_ns as f64, other.window_ns as f64);
         let busy = self.client_busiest * mine + other.client_busiest * theirs;
@@ -195,8 +195,7 @@ impl Counts {
         }
     }
 
-    /// Adds what opening connections was like: connections and what went wrong, and nothing that was
-    /// sent for it.
+    /// Adds the connections, handshakes and errors of opening connections, but none of the traffic.
     pub fn add_opening(&mut self, opening: &Self) {
         self.then(&Self {
             opened: opening.opened,
@@ -210,7 +209,7 @@ impl Counts {
         });
     }
 
-    /// Replies with a status: a handful of statuses at most, and the common one comes first.
+    /// Counts replies with a status. There are few statuses, and the common one comes first.
     #[inline]
     pub fn add_status(&mut self, status: u16, n: u64) {
         match self.status.iter_mut().find(|(known, _)| *known == status) {
@@ -219,8 +218,8 @@ impl Counts {
         }
     }
 
-    /// What all of these counted at the same time: a window is as long as theirs, and in it is what
-    /// all of them saw. `None` where there are none.
+    /// Merges counts of the same time: the window is their mean, the busiest worker their maximum,
+    /// and everything else is summed. `None` without parts.
     pub fn alongside(parts: &[Self]) -> Option<Self> {
         let (first, more) = parts.split_first()?;
         let mut all = first.clone();
@@ -230,18 +229,18 @@ impl Counts {
         Some(all)
     }
 
-    /// Requests that had no reply when the window was over. None of them vanishes.
+    /// Requests without a reply at the end of the window.
     pub fn unfinished(&self) -> u64 {
         self.drained + self.cut + self.unsent
     }
 
-    /// Every request that started ended somewhere.
+    /// Whether every started request is accounted for.
     pub fn close(&self) -> bool {
         let ends = [self.completed, self.failed, self.drained, self.cut, self.unsent];
         ends.into_iter().try_fold(0u64, u64::checked_add) == Some(self.started)
     }
 
-    /// Whether these can be a slice's: they may come from an agent in another's hands.
+    /// Whether the counts are possible: an agent that somebody else controls may have sent them.
     pub fn are_possible(&self) -> bool {
         let of_statuses = self.status.iter().map(|(_, n)| *n);
         let of_errors = self.errors.iter().map(|(_, n, _)| *n);
@@ -259,11 +258,11 @@ impl Counts {
     }
 }
 
-/// Three digits.
+/// Statuses have three digits.
 const STATUSES_MAX: usize = 900;
-/// Kinds of failures, of which there are a dozen.
+/// There are about a dozen kinds of failures.
 const ERRORS_MAX: usize = 100;
-/// Kinds of bodies that are told apart.
+/// Distinct bodies that are recorded.
 const BODIES_MAX: usize = 16;
 
 fn is_sha256(text: &str) -> bool {

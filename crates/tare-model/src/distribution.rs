@@ -1,14 +1,13 @@
-//! Latencies as counted values: what a histogram's buckets held, small enough to keep by the
-//! thousand.
+//! Latencies as counted values: the buckets of a histogram, small enough to keep thousands of them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 use crate::samples::NUMBER_MAX;
 
-/// The range and precision of histograms in nanoseconds, where they are recorded and where they are
-/// stored. From 1 ns on, since a range from 1 µs has steps of half a microsecond up to a millisecond.
-/// Larger values than the highest are counted as that.
+/// Range and precision of histograms in nanoseconds, both recorded and stored. The range starts at
+/// 1 ns because one from 1 µs has steps of half a microsecond up to a millisecond. Values above the
+/// highest are counted as the highest.
 pub const LOWEST_NS: u64 = 1;
 pub const HIGHEST_NS: u64 = 60_000_000_000;
 pub const SIGNIFICANT_DIGITS: u8 = 3;
@@ -48,7 +47,7 @@ impl TryFrom<Message> for Distribution {
 }
 
 impl Distribution {
-    /// `counts` in ascending order of value.
+    /// `counts` must be in ascending order of value.
     pub fn new(counts: Vec<(u64, u64)>, sum_ns: u128) -> Self {
         assert!(counts.is_sorted_by(|a, b| a.0 < b.0), "ascending values");
         let total = counts.iter().map(|(_, n)| n).sum();
@@ -71,13 +70,12 @@ impl Distribution {
         (self.total > 0).then(|| self.sum_ns as f64 / self.total as f64)
     }
 
-    /// Fewer than ten values beyond a quantile say nothing about it.
+    /// Whether at least ten values lie beyond the quantile; fewer say nothing about it.
     pub fn holds(&self, quantile: f64) -> bool {
         self.total as f64 * (1.0 - quantile.max(1.0 - quantile)) >= 10.0 - 1e-6
     }
 
-    /// The value that this share of all values does not exceed; `None` where the sample does not
-    /// hold it.
+    /// The value that this share of all values does not exceed; `None` if there are too few values.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         if !self.holds(quantile) {
             return None;

@@ -8,7 +8,7 @@ use tare_io::SetupError;
 
 use crate::Invalid;
 
-/// An error with the party that can mend it, which is also the exit code.
+/// An error with the party that can fix it, which determines the exit code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
@@ -85,7 +85,7 @@ impl Failure {
         Self::environment(format!("cannot {what} {}: {error}", path.display()))
     }
 
-    /// Begins with the name of what it is about, unless it does already.
+    /// Prefixes the text with a name, unless it starts with that already.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         // A client of a variant is named with it: "a, client 2 of 4".

@@ -1,5 +1,5 @@
-//! URL filters in nginx, as a plan names them. What each needs on this machine is in
-//! `tare_lab::filters`.
+//! URL filters in nginx, as named in a plan. `tare_lab::filters` knows what each needs on this
+//! machine.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
-/// One way to filter.
+/// An implementation of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FilterKind {
@@ -58,7 +58,8 @@ impl FilterKind {
         matches!(self, Self::Shm | Self::Ebpf)
     }
 
-    /// The variable that names the file a library runs, and the file's name by default.
+    /// The environment variable with the path of the library's code file, and the file's default
+    /// name.
     pub fn code(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Wasm => Some(("WASM_MODULE_PATH", "rule.wasm")),
@@ -76,10 +77,10 @@ pub struct FilterSpec {
     pub filter: FilterKind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
-    /// `library`: another one than tare's.
+    /// A library other than tare's; only with the filter `library`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// `wasm`, `lua`, `ebpf`: other code than tare's.
+    /// Code other than tare's; only with the filters `wasm`, `lua` and `ebpf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<PathBuf>,
 }
@@ -92,7 +93,7 @@ impl FilterSpec {
         Self { filter, prefix: prefix.to_owned(), path: None, code: None }
     }
 
-    /// What is wrong with it, whatever it goes into.
+    /// Checks the settings, independently of the server.
     pub fn check_settings(&self) -> Result<(), Invalid> {
         let of_filter = |text: &str| Err(Invalid(format!("filter {}: {text}", self.filter.name())));
         if self.filter == FilterKind::Off {
@@ -110,7 +111,7 @@ impl FilterSpec {
         Ok(())
     }
 
-    /// A path that it must refuse: as its prefix, but for the last character.
+    /// A path that the filter must refuse: the prefix with another last character.
     pub fn refused_path(&self) -> String {
         let kept = &self.prefix[..self.prefix.len().saturating_sub(1)];
         let last = if self.prefix.ends_with('b') { 'c' } else { 'b' };
@@ -118,7 +119,7 @@ impl FilterSpec {
     }
 }
 
-/// What nginx passes to filters is a decoded path that begins with a slash.
+/// Checks a prefix against what nginx passes to filters: a decoded path with a leading slash.
 pub fn check_prefix(prefix: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~!*+,:@=".contains(c);
     let n = prefix.len();

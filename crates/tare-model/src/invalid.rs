@@ -1,8 +1,8 @@
-//! What the user wrote, and cannot be.
+//! The error for invalid input.
 
 use std::fmt;
 
-/// One line: what, where, and what is allowed.
+/// A one-line message: what is wrong, where, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid(pub String);
 
@@ -15,7 +15,7 @@ impl fmt::Display for Invalid {
 impl std::error::Error for Invalid {}
 
 impl Invalid {
-    /// Says whom it is about.
+    /// Prefixes the message with the name of what it is about.
     #[must_use]
     pub fn of(self, who: &str) -> Self {
         Self(format!("{who}: {}", self.0))
@@ -34,7 +34,7 @@ impl From<&str> for Invalid {
     }
 }
 
-/// Whether a key's value is 1 to `most`.
+/// Checks that a key's value is 1 to `most`.
 pub(crate) fn within(key: &str, value: u32, most: u32) -> Result<(), Invalid> {
     match value {
         value if (1..=most).contains(&value) => Ok(()),

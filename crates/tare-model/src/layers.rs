@@ -1,5 +1,5 @@
-//! Kinds of layers, as a plan names them: what is put in the path of a variant's requests. What
-//! each starts and changes, and how it is proven, is in `tare_lab::layers`.
+//! Kinds of layers in a plan: what is put in the path of a variant's requests. `tare_lab::layers`
+//! defines what each kind starts and changes, and how it is proven.
 //!
 //! A new kind is a file here with its settings and facts, and a line in `layers!`.
 
@@ -28,11 +28,11 @@ pub use gateway::{GatewaySpec, GatewayTls, KeyProvider, TlsVersion};
 pub use mesh::{MeshProgram, MeshSpec, MeshTls};
 pub use proxy::{Intercept, KeyKind, Mode, ProxyProgram, ProxySpec, Side, Tls};
 
-/// The enum of layers and its facts, from a list of kinds: the setting that names the kind, as in
-/// `{ filter = "wasm" }`.
+/// Generates the enum of layers and its facts from a list of kinds. The key is the setting that
+/// names the kind, as in `{ filter = "wasm" }`.
 macro_rules! layers {
     ($($key:literal, $name:ident($spec:ty);)*) => {
-        /// Something in the path.
+        /// One layer in the path of a variant's requests.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum LayerSpec { $($name($spec),)* }
@@ -44,7 +44,7 @@ macro_rules! layers {
                 match self { $(Self::$name(spec) => spec,)* }
             }
 
-            /// Files that it names; relative to the experiment's until that is read.
+            /// Paths in the settings, relative to the experiment file until they are resolved.
             pub fn paths(&mut self) -> Vec<&mut PathBuf> {
                 match self { $(Self::$name(spec) => spec.paths(),)* }
             }
@@ -78,18 +78,19 @@ impl<'de> Deserialize<'de> for LayerSpec {
     }
 }
 
-/// Where a hop stands: a process that requests pass on their way to the server.
+/// Position of a hop: a process that requests pass through on their way to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// It has a place of its own on the way from client to server.
+    /// In a place of its own between client and server.
     Between,
-    /// In the network namespace of one of them.
+    /// In the client's network namespace.
     BesideClient,
+    /// In the server's network namespace.
     BesideServer,
 }
 
 impl Stand {
-    /// Whose process it is, in words.
+    /// Describes the position in messages.
     pub fn word(self) -> &'static str {
         match self {
             Self::Between => "the one between",
@@ -99,17 +100,17 @@ impl Stand {
     }
 }
 
-/// What a layer takes from the client's side.
+/// The protocol that a layer accepts on the client's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// Whatever is behind it takes.
+    /// Whatever the next hop accepts.
     Anything,
     Plain,
     /// TLS, with a certificate that tare makes.
     Tls,
 }
 
-/// Whether clients speak TLS with a server that has these layers before it.
+/// Whether clients speak TLS with a server behind these layers.
 pub fn take_tls(layers: &[LayerSpec], server_does: bool) -> bool {
     let mut takes = layers.iter().map(|layer| layer.facts().takes());
     match takes.find(|takes| *takes != Takes::Anything) {
@@ -121,19 +122,19 @@ pub fn take_tls(layers: &[LayerSpec], server_does: bool) -> bool {
 /// One of a variant's hops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopPart {
-    /// No other part of the variant has the same.
+    /// Unique among the variant's parts.
     pub name: String,
-    /// Its layer's number among the variant's.
+    /// Index of its layer in the variant's list.
     pub layer: usize,
     pub stand: Stand,
 }
 
-/// What hops have in common, but for where they stand.
+/// Settings that all hops have, except where they run.
 pub(crate) struct HopSettings<'a> {
     pub threads: u32,
     pub cpus: Option<f64>,
     pub memory: Option<Bytes>,
-    /// Of a hop between client and server.
+    /// Set only for a hop between client and server.
     pub place: Option<&'a PlaceSpec>,
 }
 
@@ -144,7 +145,7 @@ impl HopSettings<'_> {
         Limits::of(self.cpus, self.memory)
     }
 
-    /// What is wrong with them on that variant.
+    /// Checks the settings for use on that variant.
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
         if !(1..=THREADS_MAX).contains(&self.threads) {
             let text = format!("threads = {}: write 1 to {THREADS_MAX}", self.threads);
@@ -172,7 +173,7 @@ impl HopSettings<'_> {
     }
 }
 
-/// All hops of these layers, in their order: from the client's side on.
+/// All hops of these layers, the nearest to the client first.
 pub fn hops(layers: &[LayerSpec]) -> Vec<HopPart> {
     let mut all: Vec<HopPart> = Vec::new();
     for (layer, spec) in layers.iter().enumerate() {
@@ -196,35 +197,34 @@ pub fn hops(layers: &[LayerSpec]) -> Vec<HopPart> {
     all
 }
 
-/// What is known of a layer before it is in the path.
+/// Facts about a layer before it is started.
 pub trait LayerFacts {
     /// Its name in tables and messages.
     fn name(&self) -> String;
 
-    /// What is wrong with it on that variant.
+    /// Checks the settings for use on that variant.
     fn check(&self, variant: &Variant) -> Result<(), Invalid>;
 
-    /// The hops that it is, from the client's side on.
+    /// Positions of its hops, the nearest to the client first.
     fn stands(&self) -> &'static [Stand] {
         &[]
     }
 
-    /// Where its processes run, that stand between client and server.
+    /// Place configured for its processes between client and server.
     fn place(&self) -> Option<&PlaceSpec> {
         None
     }
 
-    /// What each of its processes may use.
+    /// Resource limits of each of its processes.
     fn limits(&self) -> Limits {
         Limits::default()
     }
 
-    /// What it takes from the client's side.
+    /// The protocol that it accepts on the client's side.
     fn takes(&self) -> Takes {
         Takes::Anything
     }
 
-    /// Files that it names.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }

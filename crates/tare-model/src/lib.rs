@@ -1,9 +1,9 @@
-//! What is measured, and what was: plain data that every other crate may read. No I/O, no clock,
-//! and no probing of the machine.
+//! Plain data about what is measured and what was found, shared by all other crates. No I/O, no
+//! clock, and no probing of the machine.
 //!
-//! A [`plan`] is everything resolved: [`variant`]s with their [`servers`], [`places`] and layers,
-//! and the [`load`] on them; a [`plan::Plan`] holds together, or cannot be made. [`samples`] is
-//! what a run measures and the store keeps, [`metric`] the table of what is compared.
+//! A [`plan`] has every default resolved: [`variant`]s with their [`servers`], [`places`] and
+//! layers, and the [`load`] on them. A [`plan::Plan`] is always consistent. [`samples`] is what a
+//! run measures and the store keeps; [`metric`] is the table of what is compared.
 
 #![forbid(unsafe_code)]
 

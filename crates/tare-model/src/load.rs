@@ -1,4 +1,4 @@
-//! A load: what is asked, at what pace, over how many connections, and by what client.
+//! A load: which requests, at what pace, over how many connections, and by which client.
 
 mod keys;
 
@@ -15,27 +15,27 @@ use crate::layers::TlsVersion;
 use crate::net::{CallName, NetTest, Protocol};
 use crate::status::StatusSet;
 
-/// A load whose parts fit together. It is read and stored as the keys of `[load]`, [`LoadSpec`].
+/// A consistent load. It is read and stored as [`LoadSpec`], the keys of `[load]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "LoadSpec", into = "LoadSpec")]
 pub struct Load {
     pub workload: Workload,
     pub pace: Pace,
-    /// Kept open; where each request has a connection of its own, requests at a time.
+    /// Connections kept open; with a new connection for each request, requests at a time.
     pub connections: u32,
-    /// Until a reply is complete.
+    /// Longest wait for a complete reply.
     pub timeout: DurationNs,
     pub client: Client,
 }
 
-/// What is asked.
+/// The kind of requests.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a plan has one")]
 pub enum Workload {
     Http(Http),
-    /// A test of the network to an endpoint of `net`.
+    /// A network test against an endpoint of `tare net`.
     Net(Net),
-    /// A call into the kernel where the endpoint runs.
+    /// A system call, made where the endpoint runs.
     Calls(CallName),
 }
 
@@ -44,7 +44,7 @@ pub struct Http {
     pub paths: Paths,
     /// Default: POST with a body, else GET.
     pub method: Option<String>,
-    /// As `Name: value`.
+    /// Each has the form `Name: value`.
     pub headers: Vec<String>,
     pub body: Body,
     pub expect: StatusSet,
@@ -55,7 +55,7 @@ pub struct Http {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Paths {
-    /// Each variant is asked for its URL's path.
+    /// The path of each variant's URL.
     #[default]
     OfUrl,
     One(String),
@@ -73,7 +73,7 @@ pub enum Body {
     File(PathBuf),
 }
 
-/// How the client meets a server that speaks TLS.
+/// TLS settings of the client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tls {
     pub insecure: bool,
@@ -84,7 +84,7 @@ pub struct Tls {
     pub key: Option<PathBuf>,
     /// The server's name; default: the URL's host.
     pub sni: Option<String>,
-    /// Only this version.
+    /// The only version allowed.
     pub version: Option<TlsVersion>,
     pub ciphers: Vec<String>,
     pub resume: bool,
@@ -101,9 +101,9 @@ pub struct Net {
 /// When the next request is due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// When the reply is there. On io_uring, replies may wait for `linger`, so that one system call
-    /// takes several: a client that is the limit gets further, at the price of a pause between
-    /// reply and request that the server sees.
+    /// When the last reply has arrived. On io_uring, replies may wait for `linger`, so that one
+    /// system call takes several: a client that is the bottleneck gets further, but the server sees
+    /// a pause between reply and request.
     Closed { linger: Option<DurationNs> },
     /// At `rate` requests per second, whether or not earlier ones have their replies.
     Open {
@@ -122,7 +122,7 @@ pub enum Spacing {
     Poisson,
 }
 
-/// What makes the load.
+/// Settings of the client that makes the load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Client {
     pub threads: Option<u32>,
@@ -137,13 +137,13 @@ pub struct Client {
     pub family: Family,
 }
 
-/// What the load's threads do while there is nothing to do.
+/// Behaviour of load threads while they have nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Idle {
-    /// Nobody has to wake them; a CPU of their own is always busy.
+    /// Threads need no wake-up, but keep their CPU busy all the time.
     Poll,
-    /// A server on the same machine pays for waking them.
+    /// A server on the same machine pays for the wake-ups.
     Sleep,
 }
 
@@ -218,7 +218,7 @@ impl Load {
         }
     }
 
-    /// Makes it an open loop at that rate.
+    /// Turns it into an open loop at that rate.
     pub fn set_rate(&mut self, per_s: f64) {
         match &mut self.pace {
             Pace::Open { rate, .. } => *rate = per_s,
@@ -237,7 +237,7 @@ impl Load {
         matches!(self.pace, Pace::Open { spacing: Spacing::Poisson, .. })
     }
 
-    /// Connections that there may be at a time.
+    /// The most connections open at a time.
     pub fn most_connections(&self) -> u32 {
         match self.pace {
             Pace::Open { connections_max: Some(most), .. } => most,
@@ -245,25 +245,25 @@ impl Load {
         }
     }
 
-    /// Requests that may be under way at a time.
+    /// The most requests in flight at a time.
     pub fn most_in_flight(&self) -> u32 {
         self.most_connections()
     }
 
-    /// At most as many as there are connections: others would have nothing to do.
+    /// The number of workers, at most one per connection: more would have nothing to do.
     pub fn workers(&self) -> u32 {
         let Client { threads, cpus, .. } = &self.client;
         let wanted = threads.or(cpus.as_ref().map(|cpus| cpus.len() as u32));
         wanted.unwrap_or(1).clamp(1, self.connections.max(1))
     }
 
-    /// Each thread has a CPU that was set apart for it.
+    /// Whether each thread has a CPU of its own.
     pub fn has_own_cpus(&self) -> bool {
         self.client.cpus.as_ref().is_some_and(|cpus| self.workers() as usize <= cpus.len())
     }
 
-    /// What decides where the user names no metric: how much a server can do, or how fast it answers
-    /// at the rate it is given; of networks round trips or bandwidth, of calls their time.
+    /// The default metric: what a server can do in a closed loop, how fast it answers at a given
+    /// rate, round trips or bandwidth of networks, and the time of system calls.
     pub fn metric(&self) -> Metric {
         match self.protocol() {
             Protocol::Http if !self.is_open() => Metric::Throughput,
@@ -282,7 +282,7 @@ impl Http {
 }
 
 impl Paths {
-    /// Those that are asked for in turn or at random.
+    /// The paths if there are several, requested in turn or at random; else empty.
     pub fn several(&self) -> &[String] {
         match self {
             Self::Several { paths, .. } => paths,

@@ -1,4 +1,4 @@
-//! What is compared: a row for each metric holds all that is known about it.
+//! The metrics that are compared. One table row has everything about a metric.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::distribution::Distribution;
 use crate::samples::{Counts, Launch, Series};
 use crate::usage::Usage;
 
-/// How a metric's number for a round is made.
+/// How a metric's value for a round is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Basis {
     /// A ratio within each cycle, then a trimmed mean over cycles: robust against pauses.
@@ -18,27 +18,27 @@ pub enum Basis {
     Total,
 }
 
-/// What its numbers are in.
+/// Unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A second.
+    /// Per second.
     Rate,
     BytesPerSecond,
     Bytes,
-    /// Nanoseconds, as people read durations.
+    /// Nanoseconds, printed as a duration.
     Time,
-    /// Nanoseconds with a decimal: of single calls.
+    /// Nanoseconds with a decimal, for single calls.
     ShortTime,
     /// A small number for each request.
     Number,
 }
 
-/// How a difference is put in words.
+/// How a difference is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phrase {
-    /// "is slower by 3 % than": of rates, more is better.
+    /// "is slower by 3 % than": a rate; more is better.
     Slower,
-    /// "carries 3 % less than": of rates, more is better.
+    /// "carries 3 % less than": a rate; more is better.
     Carries,
     /// "is 3 % slower in p99 latency than".
     SlowerIn,
@@ -46,36 +46,36 @@ pub enum Phrase {
     Costs,
 }
 
-/// What was counted over a slice, or over a round.
+/// Counts and usage of a slice, or of a round.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     pub counts: &'a Counts,
-    /// By the variant's parts, without ramps as far as their cost is known; and the replies that
-    /// this paid for.
+    /// Usage of the variant's parts, without ramps if their cost is known; `paid` is the number of
+    /// replies that this covers.
     pub used: Option<Usage>,
     pub paid: u64,
     pub latencies: &'a [(Series, Distribution)],
     pub launch: Option<&'a Launch>,
 }
 
-/// All that is known about a metric.
+/// Everything about a metric.
 pub struct Row {
-    /// In JSON.
+    /// Name in JSON.
     pub key: &'static str,
-    /// On the command line and in tables.
+    /// Name on the command line and in tables.
     pub word: &'static str,
-    /// At the head of a column.
+    /// Column heading.
     pub title: &'static str,
-    /// In sentences.
+    /// Name in sentences.
     pub noun: &'static str,
     pub unit: Unit,
     pub basis: Basis,
     pub phrase: Phrase,
-    /// Its number; of quantiles [`Basis`] says it.
+    /// Computes the value; not used for quantiles, which [`Basis`] defines.
     number: fn(&Observed<'_>) -> Option<f64>,
 }
 
-/// An enum of metrics from a list of rows: a new metric is a row, at the end.
+/// Generates the enum of metrics from a list of rows. Add a new metric at the end.
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident {
         key: $key:literal, word: $word:literal, title: $title:literal, noun: $noun:literal,
@@ -103,13 +103,13 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Good replies a second, in the windows.
+    /// Good replies per second, in the windows.
     Throughput {
         key: "throughput_per_s", word: "throughput", title: "requests/s", noun: "throughput",
         unit: Rate, basis: Basis::Cycle, phrase: Slower,
         number: |o| Some(o.counts.good as f64 / o.seconds()),
     }
-    /// Bytes of bodies or messages a second, in the windows.
+    /// Bytes of bodies or messages per second, in the windows.
     Bandwidth {
         key: "bandwidth_bytes_per_s", word: "bandwidth", title: "bandwidth", noun: "bandwidth",
         unit: BytesPerSecond, basis: Basis::Cycle, phrase: Carries,
@@ -153,7 +153,7 @@ metrics! {
         unit: Time, basis: Basis::Quantile(Series::Handshake, 0.5), phrase: SlowerIn,
         number: |_| None,
     }
-    /// CPU time of the server's processes over requests answered, ramp and drain in both.
+    /// CPU time of the server's processes per request answered; both include ramp and drain.
     ServerCpu {
         key: "server_cpu_ns_per_request", word: "cpu", title: "CPU/request",
         noun: "server CPU per request",
@@ -172,7 +172,7 @@ metrics! {
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.used.as_ref()?.all[Counter::System]?),
     }
-    /// Times that the server's threads were put on a CPU, over requests answered.
+    /// Times that the server's threads were put on a CPU, per request answered.
     ServerSwitches {
         key: "server_switches_per_request", word: "switches", title: "switches",
         noun: "context switches per request",
@@ -191,20 +191,20 @@ metrics! {
         unit: ShortTime, basis: Basis::Total, phrase: SlowerIn,
         number: |o| o.launch?.call_ns,
     }
-    /// One call into the kernel, where the endpoint makes them.
+    /// One system call, made where the endpoint runs.
     SystemCall {
         key: "system_call_ns", word: "system-call", title: "a call", noun: "one call",
         unit: ShortTime, basis: Basis::Cycle, phrase: SlowerIn,
         number: |o| Some(o.counts.window_ns as f64 / o.counts.calls as f64),
     }
-    /// Packets that the server's place received and sent, over requests answered. What the kernel
-    /// hands over in one piece (segmentation offload) counts once.
+    /// Packets that the server's place received and sent, per request answered. Data that the
+    /// kernel passes on in one piece (segmentation offload) counts once.
     Packets {
         key: "packets_per_request", word: "packets", title: "packets", noun: "packets per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.used.as_ref()?.all[Counter::Packets]?),
     }
-    /// What the processes of its layers use of that: proxies, sidecars, gateways.
+    /// CPU time of its layers' processes (proxies, sidecars, gateways) per request answered.
     LayersCpu {
         key: "layers_cpu_ns_per_request", word: "layers-cpu", title: "layers' CPU",
         noun: "its layers' CPU per request",
@@ -217,34 +217,34 @@ metrics! {
         unit: Bytes, basis: Basis::Total, phrase: Costs,
         number: |o| Some(o.launch?.hops_rss_bytes()? as f64),
     }
-    /// CPU time for each second in which others were measured: what it takes by being there.
+    /// CPU time per second while others are measured: the cost of running idle.
     IdleCpu {
         key: "idle_cpu_ns_per_s", word: "idle-cpu", title: "idle CPU/s",
         noun: "CPU per second without load",
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| o.idle_cpu_per_s(),
     }
-    /// From nothing, its place with it, to the first good reply; where that is asked.
+    /// Time from before its place exists to the first good reply; measured only if asked for.
     Startup {
         key: "startup_ns", word: "startup", title: "startup", noun: "time to the first good reply",
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| Some(o.launch?.startup_ns? as f64),
     }
-    /// Of the whole machine until then: of engines and runtimes, too.
+    /// CPU time of the whole machine during startup, including engines and runtimes.
     StartupCpu {
         key: "startup_cpu_ns", word: "startup-cpu", title: "CPU to start",
         noun: "CPU time to the first good reply",
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| Some(o.launch?.startup_cpu_ns? as f64),
     }
-    /// At fixed rates, where it is an outcome: a server that lets requests queue works in batches,
-    /// and looks cheaper.
+    /// Mean requests in flight, at fixed rates only, where it is a result: a server that lets
+    /// requests queue works in batches and looks cheaper.
     InFlight {
         key: "in_flight", word: "in-flight", title: "in flight", noun: "requests in flight",
         unit: Number, basis: Basis::Total, phrase: Costs,
         number: |o| o.in_flight(),
     }
-    /// Page faults of the server's processes for which no disk was read, over requests answered.
+    /// Page faults of the server's processes without a disk read, per request answered.
     MinorFaults {
         key: "minor_faults_per_request", word: "faults", title: "faults",
         noun: "page faults per request",
@@ -274,7 +274,7 @@ impl Observed<'_> {
         (load.idle_ns > 0).then(|| load.idle_cpu_ns as f64 * 1e9 / load.idle_ns as f64)
     }
 
-    /// The mean number of requests that were sent and not answered, by Little's law.
+    /// Mean number of requests in flight, by Little's law.
     fn in_flight(&self) -> Option<f64> {
         self.counts.due?;
         let sum_ns = self.latency(Series::FromSent)?.sum_ns();
@@ -295,7 +295,7 @@ impl Metric {
         self.row().key
     }
 
-    /// In JSON, where it is said of one part: a hop is no server.
+    /// Key in JSON for a single part; the prefix is dropped because a hop is not a server.
     pub fn key_of_part(self) -> &'static str {
         self.key().strip_prefix("server_").unwrap_or(self.key())
     }
@@ -308,7 +308,7 @@ impl Metric {
         self.row().basis
     }
 
-    /// By its word or its key.
+    /// Reads a metric from its word or its key.
     pub fn parse(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|m| m.word() == text || m.key() == text);
         found.ok_or_else(|| {
@@ -317,12 +317,12 @@ impl Metric {
         })
     }
 
-    /// A larger value is better.
+    /// Whether a larger value is better.
     pub fn more_is_better(self) -> bool {
         matches!(self.row().phrase, Phrase::Slower | Phrase::Carries)
     }
 
-    /// `None` where it was not measured, or is zero, which has no ratio.
+    /// `None` if it was not measured, or is zero and so has no ratio.
     pub fn number(self, observed: &Observed<'_>) -> Option<f64> {
         let number = match self.basis() {
             Basis::Quantile(series, quantile) => {
@@ -333,8 +333,8 @@ impl Metric {
         (number.is_finite() && number > 0.0).then_some(number)
     }
 
-    /// Percent by which a variant is worse than its baseline, from the ratio of the two. For
-    /// throughput the share that is lost, for all others what is added.
+    /// Percent by which a variant is worse than its baseline, from the ratio of the two: the share
+    /// lost of throughput and bandwidth, the increase of all other metrics.
     pub fn overhead_percent(self, ratio: f64) -> f64 {
         if self.more_is_better() { (1.0 - ratio) * 100.0 } else { (ratio - 1.0) * 100.0 }
     }

@@ -3,34 +3,34 @@
 use serde::{Deserialize, Serialize};
 use tare_io::calls::Call;
 
-/// What goes over a connection.
+/// The protocol on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Protocol {
     #[default]
     Http,
-    /// A request of so many bytes, a reply of so many; as datagrams where the endpoint is UDP.
+    /// A request and a reply of fixed sizes; datagrams if the endpoint is UDP.
     Messages { request_bytes: u32, reply_bytes: u32 },
     /// Messages one way, without replies.
     Stream { message_bytes: u32, reverse: bool },
-    /// Calls into the kernel where the endpoint runs: the network only carries the orders.
+    /// System calls where the endpoint runs; the network carries only the commands.
     Calls { call: CallName },
 }
 
-/// What rules ask of a protocol: never which it is.
+/// Properties of protocols that rules check.
 impl Protocol {
-    /// Requests that any server of it answers; else what is exchanged with an endpoint of tare's own.
+    /// Whether any server of the protocol answers it; otherwise only tare's own endpoint does.
     pub fn is_served(self) -> bool {
         matches!(self, Self::Http)
     }
 
-    /// What is sent has a reply, whose latency is measured.
+    /// Whether each message has a reply; the latency of replies is measured.
     pub fn has_replies(self) -> bool {
         matches!(self, Self::Http | Self::Messages { .. })
     }
 }
 
-/// A call by its name.
+/// A system call, stored by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CallName(pub Call);
@@ -49,7 +49,7 @@ impl From<CallName> for String {
     }
 }
 
-/// A test of the network, by the names that netperf and neper use.
+/// A network test, by the names that netperf and neper use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetTest {
@@ -97,12 +97,13 @@ impl NetTest {
         matches!(self, Self::TcpStream | Self::TcpStreamReverse | Self::UdpStream)
     }
 
-    /// The largest message: what a datagram carries, or what is sensible.
+    /// The largest message: a datagram's capacity, or a sensible limit.
     pub fn message_bytes_max(self) -> u32 {
         if self.is_udp() { DATAGRAM_BYTES_MAX } else { MESSAGE_BYTES_MAX }
     }
 
-    /// Streams let TCP gather what is small, as other tools do; who waits for replies does not.
+    /// Default of TCP_NODELAY. Streams let TCP merge small writes, as other tools do; exchanges do
+    /// not.
     pub fn nodelay(self) -> bool {
         !self.is_stream()
     }
@@ -119,5 +120,5 @@ impl NetTest {
 }
 
 pub const MESSAGE_BYTES_MAX: u32 = 4 << 20;
-/// UDP over IPv4.
+/// Largest payload of UDP over IPv4.
 pub const DATAGRAM_BYTES_MAX: u32 = 65_507;

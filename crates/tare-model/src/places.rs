@@ -1,5 +1,5 @@
-//! Kinds of places, as a plan names them. How each is made, proven and removed is in
-//! `tare_lab::places`; whether this machine can have one is known there, too.
+//! Kinds of places in a plan. `tare_lab::places` makes, proves and removes them, and knows which
+//! ones this machine supports.
 //!
 //! A new kind is a file here with its settings and facts, and a line in `places!`.
 
@@ -25,11 +25,11 @@ pub use oci::OciSpec;
 pub use ssh::SshSpec;
 pub use vm::{Accel, Confidential, VmSpec};
 
-/// The enum of places and its facts, from a list of kinds: the key in experiments, and the setting
-/// that a bare word after it stands for, as in `{ oci = "runc" }`.
+/// Generates the enum of places and its facts from a list of kinds: the key in experiments, and the
+/// setting that a bare word sets, as in `{ oci = "runc" }`.
 macro_rules! places {
     ($($key:literal, $short:expr, $name:ident($spec:ty);)*) => {
-        /// Where a server or client runs.
+        /// The place that a server or client runs in.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[expect(clippy::large_enum_variant, reason = "a plan has a handful of them")]
@@ -42,7 +42,7 @@ macro_rules! places {
                 match self { $(Self::$name(spec) => spec,)* }
             }
 
-            /// Files that it names; relative to the experiment's until that is read.
+            /// Paths in the settings, relative to the experiment file until they are resolved.
             pub fn paths(&mut self) -> Vec<&mut PathBuf> {
                 match self { $(Self::$name(spec) => spec.paths(),)* }
             }
@@ -63,7 +63,7 @@ places! {
 /// Which network a place is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// This machine's own, which all others reach.
+    /// This machine's own, which is reachable from all others.
     Host,
     /// tare's bridge.
     Bridge,
@@ -75,10 +75,10 @@ pub enum Network {
     Cluster,
 }
 
-/// What a place may use.
+/// Resource limits of a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// CPUs' worth of time.
+    /// CPU time, in CPUs.
     pub cpus: Option<f64>,
     pub memory_bytes: Option<u64>,
 }
@@ -98,21 +98,22 @@ impl Limits {
     }
 }
 
-/// Which kernel a container runtime gives.
+/// The kernel that a container runtime provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Its machine's.
+    /// The machine's own kernel.
     Shared,
-    /// One of gVisor's own.
+    /// A kernel of gVisor.
     Gvisor,
-    /// A virtual machine's.
+    /// The kernel of a virtual machine.
     Machine,
     Unknown,
 }
 
 impl Kernel {
-    /// Tells by the name of the runtime or of a runtime class: `runsc`, `io.containerd.kata.v2`,
-    /// `/opt/runc-1.2`, `gvisor`. What runs is then read from inside.
+    /// Guesses from the name of the runtime or of a runtime class: `runsc`,
+    /// `io.containerd.kata.v2`, `/opt/runc-1.2`, `gvisor`. The kernel in use is read from inside
+    /// later.
     pub fn of(runtime: &str) -> Self {
         let has = |word: &str| runtime.contains(word);
         match runtime {
@@ -123,33 +124,32 @@ impl Kernel {
         }
     }
 
-    /// Whether it is another kernel than the machine's.
+    /// Whether it is not the machine's own kernel.
     pub fn is_own(self) -> bool {
         matches!(self, Self::Gvisor | Self::Machine)
     }
 }
 
-/// What is known of a place before it is made.
+/// Facts about a place before it is made.
 pub trait PlaceFacts {
     /// Its name in tables and messages.
     fn name(&self) -> String;
 
-    /// What is wrong with its settings.
     fn check(&self) -> Result<(), Invalid> {
         Ok(())
     }
 
-    /// What it may use, where something on this machine limits it.
+    /// Resource limits that something on this machine enforces.
     fn limits(&self) -> Limits {
         Limits::default()
     }
 
-    /// A control group of tare's limits it; runtimes limit what they start themselves.
+    /// Whether a control group of tare's enforces the limits; runtimes enforce them themselves.
     fn is_limited_by_group(&self) -> bool {
         false
     }
 
-    /// Its programs are those of this machine.
+    /// Whether it has this machine's programs.
     fn shares_host_files(&self) -> bool {
         true
     }
@@ -158,17 +158,16 @@ pub trait PlaceFacts {
         Network::Bridge
     }
 
-    /// It runs under a kernel of its own, which works at idle whatever is asked of its servers.
+    /// Whether it has a kernel of its own, which uses CPU time even while its servers are idle.
     fn has_own_kernel(&self) -> bool {
         false
     }
 
-    /// Nothing in it can differ from start to start.
+    /// Whether no start of it can differ from another.
     fn is_always_the_same(&self) -> bool {
         false
     }
 
-    /// Files that it names.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
@@ -179,7 +178,7 @@ impl PlaceSpec {
         Self::Host(HostSpec::default())
     }
 
-    /// This machine, as it is.
+    /// Whether it is this machine, without limits.
     pub fn is_host(&self) -> bool {
         *self == Self::host()
     }
@@ -193,13 +192,13 @@ impl PlaceSpec {
         self.facts().check()
     }
 
-    /// What a control group of tare's is to limit.
+    /// Limits that a control group of tare's enforces.
     pub fn limits_by_group(&self) -> Limits {
         let facts = self.facts();
         if facts.is_limited_by_group() { facts.limits() } else { Limits::default() }
     }
 
-    /// What is wrong with it for a client of a server in `place`.
+    /// Checks it as the place of a client of a server in `place`.
     pub fn check_client(&self, place: &Self) -> Result<(), Invalid> {
         match (self, place) {
             (Self::Kubernetes(client), Self::Kubernetes(server)) => {
@@ -210,12 +209,12 @@ impl PlaceSpec {
         }
     }
 
-    /// A port that is taken on this machine is taken in it.
+    /// Whether a port that is in use on this machine is in use there.
     pub fn shares_our_ports(&self) -> bool {
         self.facts().network() == Network::Host
     }
 
-    /// Whether a client there can reach a server here.
+    /// Whether a client in that place can reach a server in this one.
     pub fn meets(&self, client: &Self) -> bool {
         let (own, other) = (self.facts().network(), client.facts().network());
         own == other || [own, other].contains(&Network::Host)

@@ -1,26 +1,26 @@
-//! Text of strangers (servers' output, agents' messages, names in somebody's store) made harmless
-//! for terminals: escape sequences and characters that turn the direction of writing are shown by
-//! their code.
+//! Makes untrusted text (servers' output, agents' messages, names in a store) harmless for
+//! terminals: escape sequences and characters that change the text direction are replaced by their
+//! code.
 
 use std::borrow::Cow;
 
-/// Text that is to be one line.
+/// Escapes text that must stay on one line.
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_unsafe)
 }
 
-/// The same, and no longer than this.
+/// Escapes the first `chars_max` characters as one line.
 pub fn short(text: &str, chars_max: usize) -> String {
     let cut: String = text.chars().take(chars_max).collect();
     line(&cut).into_owned()
 }
 
-/// Text of several lines.
+/// Escapes text of several lines.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| !matches!(c, '\n' | '\t') && is_unsafe(c))
 }
 
-/// JSON, in whose strings such characters may also stand by their code.
+/// Escapes JSON text; its strings may hold such characters by their code.
 pub fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| c != '\n' && is_unsafe(c)) {
         return Cow::Borrowed(text);
@@ -36,8 +36,8 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Controls of both sets (a terminal may obey U+009B as it does an escape), and those that make
-/// text read as something else than it is.
+/// Control characters of both sets (a terminal may treat U+009B as an escape), and characters that
+/// make text look like something else.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')

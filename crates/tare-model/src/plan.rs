@@ -1,4 +1,4 @@
-//! A run with every default resolved: kept whole in the store, and enough to repeat it.
+//! A run with every default resolved; stored as a whole, and enough to repeat it.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -13,18 +13,18 @@ use crate::servers::ServerSpec;
 use crate::variant::{Skipped, Variant};
 use crate::{Invalid, Metric, text};
 
-/// Where a variant stands among a plan's.
+/// Index of a variant in its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariantId(pub usize);
 
 impl VariantId {
-    /// As samples name it.
+    /// The variant's number in samples.
     pub fn number(self) -> u32 {
         self.0 as u32
     }
 }
 
-/// What a [`Plan`] is made of; its parts may contradict each other.
+/// The contents of a [`Plan`], unchecked: its parts may contradict each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanParts<L = Load> {
@@ -37,19 +37,19 @@ pub struct PlanParts<L = Load> {
     pub load_cpus: Vec<usize>,
     pub server_cpus: Vec<usize>,
     pub variants: Vec<Variant>,
-    /// Variants that this machine could not have.
+    /// Variants that this machine could not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
-    /// A cell of a sweep: the value of each thing that is swept.
+    /// In a cell of a sweep: the value of each parameter that is swept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cell: BTreeMap<String, String>,
 }
 
-/// As files and flags give it: its load, too, may contradict itself.
+/// A plan from files and flags; its load is unchecked too.
 pub type Draft = PlanParts<LoadSpec>;
 
-/// Parts that fit together: variants with names of their own, one of them the baseline,
-/// and every value in its range. Whether this machine can have it is another question.
+/// A consistent plan: variants have distinct names, one is the baseline, and every value is in its
+/// range. Whether this machine can run it is checked elsewhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "PlanParts", into = "PlanParts")]
 pub struct Plan(PlanParts);
@@ -60,17 +60,17 @@ pub struct Plan(PlanParts);
 pub struct Stop {
     /// Shares: 0.02 is 2 %.
     pub precision: f64,
-    /// A larger overhead need only be known to this share of itself.
+    /// Precision that is enough for a large effect, as a share of that effect.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub of_effect: f64,
     pub tolerance: f64,
     #[serde(with = "text::duration")]
     pub max_time: DurationNs,
-    /// Those whose intervals must become that narrow; default: the load's own.
+    /// Metrics that must reach that precision; default: the load's own.
     pub metrics: Vec<Metric>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
-    /// Rounds that may be lost to a server, client or place that fails; one more ends the run.
+    /// Rounds that may be lost to a failing server, client or place; one more ends the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_rounds: u32,
 }
@@ -83,38 +83,39 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// What is left out is found by the first rounds.
+/// Slice settings; the first rounds determine what is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slices {
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub window: Option<DurationNs>,
-    /// Load on each launch before its first slice, thrown away; found by default.
+    /// Load on each launch before its first slice, discarded; default: determined by the first
+    /// rounds.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub warmup: Option<DurationNs>,
-    /// The longest that is looked for; 20 s by default, less in a short run.
+    /// The longest warm-up to try; default: 20 s, less in a short run.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub warmup_max: Option<DurationNs>,
-    /// Load on all variants at once, beside slices, on a few launches; 3 s by default.
+    /// Load on all variants at once, in addition to slices, on a few launches; default: 3 s.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub sustained: Option<DurationNs>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_sustained: bool,
-    /// The first load of each launch is what is asked about.
+    /// Measures the first load on each launch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<Cold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u32>,
-    /// How often connections are drawn anew: on which of a server's workers they land is chance.
+    /// How often connections are reopened: which of a server's workers gets them is chance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconnect_each: Option<ReconnectEach>,
-    /// How often a place that takes long to start (a VM) is started over the first six rounds;
-    /// 3 by default.
+    /// How often a place that starts slowly (a VM) is started over the first six rounds; default:
+    /// 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place_launches: Option<u32>,
 }
 
-/// What gets connections of its own.
+/// When connections are reopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReconnectEach {
@@ -134,12 +135,12 @@ impl ReconnectEach {
 }
 
 impl Slices {
-    /// Where it is not to be found.
+    /// Cycles of a round, unless they are to be determined.
     pub fn cycles(&self) -> Option<u32> {
         if self.cold.is_some() { Some(1) } else { self.cycles }
     }
 
-    /// In a run that may take so long.
+    /// The longest warm-up in a run of at most `max_time`.
     pub fn warmup_max(&self, max_time: DurationNs) -> DurationNs {
         let a_quarter = DurationNs::from_ns(max_time.as_ns() / 4);
         self.warmup_max.unwrap_or(a_quarter.clamp(WARMUP_MAX_LEAST, WARMUP_MAX))
@@ -171,7 +172,7 @@ impl TryFrom<PlanParts> for Plan {
             parts.stop.metrics = vec![parts.load.metric()];
         }
         if parts.variants.len() == 1 {
-            // Nothing is compared: there is no effect.
+            // A single variant has no effect: nothing is compared.
             parts.stop.of_effect = 0.0;
         }
         parts.check()?;
@@ -203,13 +204,13 @@ impl<L> PlanParts<L> {
         self.variants.iter().position(|variant| variant.baseline).unwrap_or(0)
     }
 
-    /// What is asked of the baseline's server.
+    /// The path requested from the baseline's server.
     pub fn path(&self) -> String {
         let url = self.variants.get(self.baseline()).map(|baseline| baseline.url(1));
         url.and_then(Result::ok).map_or_else(String::new, |url| url.target)
     }
 
-    /// Compares with another variant than it was made to.
+    /// Makes another variant the baseline.
     pub fn rebase(&mut self, name: &str) -> Result<(), Invalid> {
         if !self.variants.iter().any(|variant| variant.name == name) {
             let all: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
@@ -217,18 +218,18 @@ impl<L> PlanParts<L> {
         }
         for variant in &mut self.variants {
             variant.baseline = variant.name == name;
-            // Without it there is nothing to compare with.
+            // Nothing can be compared without the baseline.
             variant.optional &= !variant.baseline;
         }
         Ok(())
     }
 
-    /// Whether a variant runs alone; then all do, one after another.
+    /// Whether variants run alone, one after another; one exclusive variant is enough.
     pub fn is_exclusive(&self) -> bool {
         self.variants.iter().any(|variant| variant.exclusive) || self.measures_startup()
     }
 
-    /// Whether how long they take to start is asked: then each starts alone, its place with it.
+    /// Whether startup is measured; then each variant starts alone, together with its place.
     pub fn measures_startup(&self) -> bool {
         let asked = &self.stop.metrics;
         asked.contains(&Metric::Startup) || asked.contains(&Metric::StartupCpu)
@@ -236,7 +237,7 @@ impl<L> PlanParts<L> {
 }
 
 impl PlanParts {
-    /// The load on one variant, with what is its own.
+    /// The load on one variant, with the variant's own headers.
     pub fn load_of(&self, variant: VariantId) -> Load {
         let own = &self.variants[variant.0];
         let mut load = self.load.clone();
@@ -289,7 +290,8 @@ impl PlanParts {
         if self.slices.cold.is_none() {
             return Ok(());
         }
-        // A slice that one of several began too late is made again: then it is not the first.
+        // With several clients, a slice that one began too late is repeated, and is not the first
+        // load.
         if self.variants.iter().any(|variant| variant.clients.len() > 1) {
             return Err("cold: its load comes from one client alone".into());
         }
@@ -312,7 +314,7 @@ impl PlanParts {
         }
     }
 
-    /// Values that the command line cannot give, but a file can.
+    /// Checks values that a file can give but the command line cannot.
     fn check_ranges(&self) -> Result<(), Invalid> {
         if self.name.is_empty() || self.name.chars().any(char::is_control) {
             return Err(Invalid(format!("name = {:?}: write printable characters", self.name)));
@@ -354,10 +356,10 @@ impl PlanParts {
     }
 }
 
-/// How long slices may be.
+/// Allowed lengths of slices.
 pub const SLICE_LENGTHS: std::ops::RangeInclusive<DurationNs> =
     DurationNs::from_ms(1)..=DurationNs::from_secs(60);
 pub const CYCLES_MAX: u32 = 10_000;
 
-/// Of all intervals together.
+/// Joint confidence level of all intervals.
 pub const LEVEL: f64 = 0.95;

@@ -1,5 +1,5 @@
-//! What was measured: slices, launches, rounds. Plain data, kept whole in the store; everything
-//! else is computed from it.
+//! Measurements: slices, launches, rounds. Plain data, kept whole in the store; everything else is
+//! computed from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::usage::Usage;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     pub index: u32,
-    /// Slices of each variant that it was to hold.
+    /// Planned number of slices of each variant.
     pub cycles: u32,
     pub started_unix_ms: u64,
     pub elapsed_ns: u64,
@@ -22,29 +22,29 @@ pub struct Round {
     pub slices: Vec<Slice>,
 }
 
-/// What the whole machine did during a round.
+/// Activity of the whole machine during a round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineUse {
     /// CPUs times elapsed time.
     pub capacity_ns: u64,
     pub busy_ns: u64,
-    /// Taken by the hypervisor for others.
+    /// CPU time that the hypervisor gave to others.
     pub steal_ns: u64,
-    /// By tare itself, load workers included.
+    /// CPU time of tare itself, load workers included.
     pub own_cpu_ns: u64,
-    /// Periods in which a CPU quota held tare up.
+    /// Periods in which a CPU quota throttled tare.
     pub throttled_periods: u64,
     pub thermal_throttles: u64,
     pub tcp_segments: u64,
     pub tcp_retransmits: u64,
     pub listen_drops: u64,
-    /// Share (0 to 1) of local ports in use at its end, where connections are new.
+    /// Share (0 to 1) of local ports in use at the end; only with new connections.
     pub ports_used: Option<f64>,
 }
 
 impl MachineUse {
-    /// Adds what came after this.
+    /// Adds a later stretch.
     pub fn then(&mut self, more: &Self) {
         self.capacity_ns += more.capacity_ns;
         self.busy_ns += more.busy_ns;
@@ -69,42 +69,43 @@ pub struct Launch {
     pub started_unix_ms: u64,
     /// From its start to its first good reply.
     pub ready_ns: u64,
-    /// The same from before its place was there: where it started alone, and afresh.
+    /// Time from before its place existed to its first good reply; only if it started alone and
+    /// afresh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup_ns: Option<u64>,
-    /// CPU time of the whole machine meanwhile.
+    /// CPU time of the whole machine during `startup_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup_cpu_ns: Option<u64>,
-    /// Requests that load put on it while the server's own count ran, and that count.
+    /// Requests sent while the server's own counter ran; `requests_served` is its count.
     pub requests_sent: u64,
     /// Requests sent that got no complete reply. The server may or may not have counted them.
     #[serde(default, skip_serializing_if = "is_none_of_them")]
     pub requests_unsure: u64,
     pub requests_served: Option<u64>,
     pub rss_bytes: Option<u64>,
-    /// What earlier versions kept instead of parts: the memory of all hops.
+    /// Memory of all hops, kept by earlier versions instead of `parts`.
     #[serde(default, skip_serializing)]
     pub layers_rss_bytes: Option<u64>,
-    /// Its server and what stands before it, the nearest to the client first; none where tare
-    /// meters nothing.
+    /// Its hops, the nearest to the client first, and then its server; empty where tare meters
+    /// nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<LaunchPart>,
     pub log_lines: u64,
     pub log_bytes: u64,
     /// Connections closed by the server between and within slices.
     pub closed_by_server: u64,
-    /// Of its processes, over all its slices.
+    /// CPU time of its processes, over all its slices.
     pub cpu_ns: u64,
-    /// Periods in which a CPU quota held its processes up.
+    /// Periods in which a CPU quota throttled its processes.
     pub throttled_periods: u64,
     pub probe: Option<Probe>,
-    /// What shows that each of its layers was in the path, or was not.
+    /// Evidence that each of its layers was in the path, or was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
-    /// A filter: one call without the server, in a process of its own.
+    /// Time of one call of its filter, without the server, in a process of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_ns: Option<f64>,
-    /// It ran on an emulated CPU.
+    /// Whether it ran on an emulated CPU.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emulated: bool,
     /// How often its place had been started by then; 0 where it has none of its own.
@@ -118,7 +119,7 @@ fn is_none_of_them(n: &u64) -> bool {
     *n == 0
 }
 
-/// The requests of a launch's load, to compare with what others counted of them.
+/// The requests sent to a launch, for comparison with what others counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     pub requests: u64,
@@ -181,7 +182,7 @@ pub const PARTS_MAX: usize = 64;
 const PART_CHARS_MAX: usize = 100;
 
 impl LaunchPart {
-    /// As much of it as a line can hold: a store may be a stranger's.
+    /// Limits names and numbers: somebody else may have written the store.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self {
@@ -199,49 +200,49 @@ impl LaunchPart {
 #[serde(deny_unknown_fields)]
 pub struct LaunchPart {
     pub name: String,
-    /// Where it runs.
     pub place: String,
     /// How often a hop's own place had been started by then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub place_starts: u32,
     /// Resident memory at the end of the launch.
     pub rss_bytes: Option<u64>,
-    /// Periods in which a CPU quota held it up.
+    /// Periods in which a CPU quota throttled it.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub throttled_periods: u64,
 }
 
-/// What a launch saw and did beside its slices.
+/// Load and measurements of a launch outside its slices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LaunchLoad {
-    /// What made its load: the interface to the kernel, and what threads do while they wait.
+    /// How its load was made: the reactor, and what idle threads do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// That is another process than this one, in the place of its clients.
+    /// Whether a process other than this one made it, in the place of its clients.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_another: bool,
     /// Load before its first slice.
     pub warmup: WarmUp,
-    /// The warm-up was as long as it may be, and costs still changed.
+    /// The warm-up reached its limit while costs still changed.
     pub not_warm: bool,
-    /// By how much (of a logarithm) a request then cost more than on the first launch.
+    /// Log of how much more a request then cost than on the first launch, beyond what all variants
+    /// do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind: Option<f64>,
-    /// What its server used before any load, where that matters.
+    /// Usage of its server before any load, if that matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_rest: Option<AtRest>,
-    /// CPU time between its slices and the rests after them: while others were measured.
+    /// CPU time while others were measured: outside its slices and the rests after them.
     pub idle_cpu_ns: u64,
-    /// How long that was; 0 where it was not kept.
+    /// Duration of `idle_cpu_ns`; 0 if it was not recorded.
     pub idle_ns: u64,
-    /// Rests after slices, and those that ended before all servers stood still.
+    /// Rests after slices, and how many of them ended before all servers were idle.
     pub rests: u32,
     pub rests_cut: u32,
-    /// Load as short as a slice's ramp: what ramps cost.
+    /// Loads as short as a slice's ramp, which measure what ramps cost.
     pub ramps: Option<Ramps>,
-    /// CPUs that it may use, 0 where that is not known; its threads that used a third as much
-    /// CPU time as the busiest, or more; and how long threads were ready and waited for a CPU.
+    /// CPUs that it may use, 0 if unknown; threads that used at least a third of the busiest
+    /// thread's CPU time; and how long ready threads waited for a CPU.
     pub cpus: u32,
     pub busy_threads: u32,
     pub delay_ns: u64,
@@ -251,7 +252,7 @@ pub struct LaunchLoad {
     pub favoured: Option<Favoured>,
 }
 
-/// CPU time of a server that nobody asked anything, and how long that was.
+/// CPU time of a server without any load, and over how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AtRest {
@@ -259,7 +260,7 @@ pub struct AtRest {
     pub ns: u64,
 }
 
-/// The quarter of a launch's connections that got the most replies, among all of them.
+/// The quarter of a launch's connections with the most replies, and the totals of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Favoured {
@@ -270,7 +271,7 @@ pub struct Favoured {
 }
 
 impl Favoured {
-    /// By the replies of each connection; `None` where there are too few to favour some.
+    /// Sorts connections by their replies; `None` if there are too few to favour some.
     pub fn of(replies: &[u64]) -> Option<Self> {
         const CONNECTIONS_MIN: usize = 4;
         let most = replies.len().div_ceil(4);
@@ -293,7 +294,7 @@ impl Favoured {
     }
 }
 
-/// What so many ramps cost together.
+/// Total cost of this many ramps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ramps {
@@ -303,8 +304,8 @@ pub struct Ramps {
 }
 
 impl Ramps {
-    /// Takes a ramp's part from what a slice used and answered: the first requests after a rest
-    /// find cold caches, and clocks that slept. Where that would be most of it, it stays.
+    /// Subtracts one ramp from what a slice used and answered: the first requests after a rest find
+    /// cold caches and slowed clocks. Nothing is subtracted if the ramp is most of the slice.
     pub fn taken_from(&self, used: &Usage, answered: u64) -> (Usage, u64) {
         let share = |n: u64| n / u64::from(self.ramps.max(1));
         let cpu_ns = share(self.server.cpu_ns());
@@ -329,18 +330,18 @@ fn is_none_of(n: &u64) -> bool {
 pub struct Proof {
     pub layer: String,
     pub held: bool,
-    /// What was seen.
+    /// Description of the observation.
     pub text: String,
 }
 
-/// What a variant answers to the same question as the others.
+/// A variant's reply to the request that all variants get.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     pub status: u16,
     pub body_bytes: u64,
     pub body_sha256: String,
-    /// Asked twice, it gave the same body.
+    /// Whether two requests got the same body.
     pub body_stable: bool,
     /// Lower case, sorted.
     pub header_names: Vec<String>,
@@ -349,16 +350,16 @@ pub struct Probe {
     /// How the body begins, as text; kept until it has been compared with the baseline's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body_start: String,
-    /// Where its body first differs from the baseline's of the same length.
+    /// First difference of its body from the baseline's of the same length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_difference: Option<String>,
-    /// Two requests went over one connection.
+    /// Whether two requests went over one connection.
     pub connection_kept: bool,
-    /// TCP segments in which a reply came that would fit one; `None` of longer ones, of TLS, and
-    /// where the kernel could not be asked.
+    /// TCP segments of a reply that would fit into one; `None` for longer replies, for TLS, and
+    /// where the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_segments: Option<u64>,
-    /// For example "TLSv1.3 TLS13_AES_256_GCM_SHA384".
+    /// Version and cipher suite: "TLSv1.3 TLS13_AES_256_GCM_SHA384".
     pub tls: Option<String>,
 }
 
@@ -367,10 +368,10 @@ pub struct Probe {
 pub struct Slice {
     pub variant: u32,
     pub cycle: u32,
-    /// Its place in the cycle's random order.
+    /// Its position in the cycle's random order.
     pub position: u32,
     pub counts: Counts,
-    /// By its parts over the whole stretch, ramp and drain included.
+    /// Usage of its parts over the whole stretch, ramp and drain included.
     pub used: Option<Usage>,
     pub latencies: Vec<(Series, Distribution)>,
 }
@@ -422,17 +423,17 @@ impl Slice {
     }
 }
 
-/// What a double holds, so that sums of a run's slices do not run over.
+/// The largest exact integer in a double; sums over a run's slices then cannot overflow.
 pub const NUMBER_MAX: u64 = 1 << 53;
 const HEADER_NAMES_MAX: usize = 128;
 const WORD_CHARS_MAX: usize = 300;
 
-/// Bytes of a body's start that a probe keeps, and characters of where two differ.
+/// Limits of a probe: the start of a body that it keeps, and the text about the first difference.
 pub const BODY_START_MAX: usize = 4096;
 const DIFFERENCE_CHARS_MAX: usize = 200;
 
 impl Probe {
-    /// Keeps where the body first differs from the baseline's, if only its bytes do.
+    /// Records where the body first differs from the baseline's, if both have the same length.
     pub fn compare_body(&mut self, base: &Self) {
         let only_bytes = self.body_bytes == base.body_bytes && self.body_sha256 != base.body_sha256;
         let is_known = !self.body_start.is_empty() && !base.body_start.is_empty();
@@ -441,7 +442,7 @@ impl Probe {
         }
     }
 
-    /// As much of it as a reply can hold: it may come from an agent in another's hands.
+    /// Limits all text: an agent that somebody else controls may have sent it.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.header_names.truncate(HEADER_NAMES_MAX);
@@ -471,7 +472,7 @@ fn first_difference(mine: &str, base: &str) -> String {
     format!("byte {at}: {:?} against {:?}", around(mine), around(base))
 }
 
-/// Characters before the first difference, and from it on.
+/// Characters shown before and after the first difference.
 const AROUND: usize = 10;
 #[cfg(test)]
 mod difference_tests {

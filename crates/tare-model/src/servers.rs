@@ -1,4 +1,4 @@
-//! Kinds of servers, as a plan names them. How each is started is in `tare_lab::servers`.
+//! Kinds of servers in a plan. `tare_lab::servers` starts them.
 //!
 //! A new kind is a file here with its settings, and a line in `servers!`.
 
@@ -26,15 +26,15 @@ pub use nginx::NginxSpec;
 pub use standing::StandingSpec;
 pub use target::TargetSpec;
 
-/// The enum of servers and its facts, from a list of kinds with their keys in experiments.
+/// Generates the enum of servers and its facts from a list of kinds and their keys in experiments.
 macro_rules! servers {
     ($($key:literal: $name:ident($spec:ty),)*) => {
-        /// The program that answers.
+        /// The server program.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[expect(clippy::large_enum_variant, reason = "a plan has a handful of them")]
         pub enum ServerSpec {
-            /// It is up already; tare can neither start nor restart it.
+            /// Already running; tare can neither start nor restart it.
             External,
             $($name($spec),)*
         }
@@ -50,7 +50,7 @@ macro_rules! servers {
                 }
             }
 
-            /// Files that it names; relative to the experiment's until that is read.
+            /// Paths in the settings, relative to the experiment file until they are resolved.
             pub fn paths(&mut self) -> Vec<&mut PathBuf> {
                 match self {
                     Self::External => Vec::new(),
@@ -72,31 +72,30 @@ servers! {
     "standing": Standing(StandingSpec),
 }
 
-/// What is known of a server before it starts.
+/// Facts about a server before it starts.
 pub trait ServerFacts {
-    /// What is wrong with its settings.
     fn check(&self) -> Result<(), Invalid> {
         Ok(())
     }
 
-    /// It speaks TLS, with a certificate that tare makes.
+    /// Whether it speaks TLS, with a certificate that tare makes.
     fn tls(&self) -> bool {
         false
     }
 
-    /// It answers HTTP; else it is an endpoint of `tare net`.
+    /// Whether it answers HTTP; otherwise it is an endpoint of `tare net`.
     fn speaks_http(&self) -> bool {
         true
     }
 
-    /// Whether it can start in a place with programs of its own; else why not.
+    /// An error says why it cannot start in a place with programs of its own.
     fn can_start_elsewhere(&self) -> Result<(), Invalid> {
         let text = "a place with programs of its own (an image, another machine) runs nginx, httpd, \
                     tare's target or a command";
         Err(text.into())
     }
 
-    /// Whether it listens where tare chooses; a configuration of the user's says it itself.
+    /// Whether tare chooses its listen address; a configuration of the user's sets its own.
     fn listens_where_told(&self) -> bool {
         true
     }
@@ -106,18 +105,17 @@ pub trait ServerFacts {
         true
     }
 
-    /// Whether nginx's filters can be put in its path; else why not.
+    /// An error says why nginx's filters cannot be put in its path.
     fn takes_filters(&self) -> Result<(), Invalid> {
         Err("a filter needs a server of kind nginx".into())
     }
 
-    /// Files that it names; relative to the experiment's until it is read.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
     }
 }
 
-/// A server that is up already, of which nothing is known.
+/// A server that is already running; nothing is known about it.
 struct External;
 
 impl ServerFacts for External {
@@ -126,7 +124,7 @@ impl ServerFacts for External {
     }
 }
 
-/// Pages are made in memory, here and in the server.
+/// Pages are generated in memory, in tare and in the server.
 const BODY_BYTES_MAX: u32 = 64 << 20;
 
 fn check_threads(threads: u32, most: u32) -> Result<(), Invalid> {

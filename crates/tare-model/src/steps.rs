@@ -1,5 +1,5 @@
-//! Procedures: what is done, step by step, to put something in place; and the units in which that
-//! is counted.
+//! Procedures: the steps that put something in place, and the units in which their effort is
+//! counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,21 +9,21 @@ use tare_io::DurationNs;
 
 use crate::Invalid;
 
-/// As a file says it.
+/// A procedure, as a file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Procedure {
     pub name: String,
-    /// Succeeds where it can be carried out; what it prints where it cannot is the reason.
+    /// A command that succeeds if the procedure can be carried out; otherwise it prints the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
-    /// In the environment of all that is run.
+    /// Environment of all commands.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// What makes the state that it begins with, and what shows that it is there.
+    /// How the initial state is made, and how it is verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset: Option<Reset>,
-    /// Contexts of clusters whose nodes' images are counted.
+    /// Contexts of clusters; the images on their nodes are counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images_of: Vec<String>,
     #[serde(rename = "step")]
@@ -46,30 +46,30 @@ pub struct Step {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<StepKind>,
-    /// For /bin/sh.
+    /// A command for /bin/sh.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// A URL that is asked once, and must answer so.
+    /// A URL that is requested once and must answer as described.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<Wait>,
     /// A file that a person would write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edit: Option<Edit>,
-    /// What must be so before it is done.
+    /// A condition to wait for before the step is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
-    /// The name of a value that it finds: what it printed, or a person says.
+    /// Name of the value that it yields: what it printed, or what a person enters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gives: Option<String>,
-    /// Steps that must be done before it; the one before it where nothing is said.
+    /// Steps that must be done first; default: the step before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
-    /// How often it is tried again where it fails.
+    /// How often a failed step is retried.
     #[serde(skip_serializing_if = "is_zero")]
     pub retries: u32,
-    /// What takes it back.
+    /// A command that reverts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
     /// Done by a person, elsewhere; `took` is how long that was once seen to take.
@@ -108,16 +108,16 @@ impl StepKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// In the folder of the repetition.
+    /// Relative to the folder of the repetition.
     pub file: PathBuf,
     pub text: String,
 }
 
-/// One of url, kubernetes and run.
+/// Exactly one of `url`, `kubernetes` and `run`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wait {
-    /// A plain HTTP URL, what it answers with, and what is in that.
+    /// A plain HTTP URL, the expected status, and text that the body must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,14 +126,14 @@ pub struct Wait {
     pub body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// `deployment/NAME`, `statefulset/NAME`, `pod/NAME` or `job/NAME`, all of whose is ready.
+    /// `deployment/NAME`, `statefulset/NAME`, `pod/NAME` or `job/NAME`, which must be fully ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// A command that succeeds.
+    /// A command that must succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
@@ -161,7 +161,7 @@ impl Step {
         })
     }
 
-    /// Waiting, and not doing.
+    /// Whether it only waits.
     pub fn is_waiting(&self) -> bool {
         self.wait.is_some() || (self.manual && self.kind() == StepKind::Wait)
     }
@@ -259,13 +259,13 @@ impl Wait {
         Ok(())
     }
 
-    /// Kind and name of the object that is waited for.
+    /// Kind and name of the Kubernetes object to wait for.
     pub fn object(&self) -> Option<(ObjectKind, &str)> {
         parse_object(self.kubernetes.as_deref()?).ok()
     }
 }
 
-/// What can be waited for in a cluster.
+/// Kinds of Kubernetes objects to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     Deployment,
@@ -307,7 +307,7 @@ fn duration(key: &str, text: &str) -> Result<DurationNs, Invalid> {
 }
 
 impl Procedure {
-    /// One line, where something contradicts something.
+    /// Checks that nothing contradicts itself; the error is one line.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.name.is_empty() || self.name.chars().any(char::is_control) {
             return Err("name: write one line".into());
@@ -341,7 +341,7 @@ impl Procedure {
         self.steps.iter().filter_map(|step| step.gives.as_deref())
     }
 
-    /// Of each step, by their places in the file, those that must be done before it.
+    /// The indices of the steps that must be done before each step.
     pub fn dependencies(&self) -> Vec<Vec<usize>> {
         let at = |name: &String| self.steps.iter().position(|step| step.name == *name);
         let of = |(n, step): (usize, &Step)| match &step.after {
@@ -351,7 +351,7 @@ impl Procedure {
         self.steps.iter().enumerate().map(of).collect()
     }
 
-    /// Counted in the file, before anything is run.
+    /// Counts the units in the file, before anything runs.
     pub fn units(&self) -> Units {
         let mut units = Units::default();
         for (n, step) in self.steps.iter().enumerate() {
@@ -368,7 +368,7 @@ impl Procedure {
 }
 
 impl Step {
-    /// Whether a value is carried to it: `$name` or `${name}` in commands, `{name}` elsewhere.
+    /// Whether it uses a value: `$name` or `${name}` in commands, `{name}` elsewhere.
     fn uses(&self, name: &str) -> bool {
         let wait = self.wait.as_ref().or(self.http.as_ref());
         let commands = [self.run.as_deref(), wait.and_then(|wait| wait.run.as_deref())];
@@ -391,8 +391,8 @@ impl Step {
     }
 }
 
-/// Commands in a text for a shell: its lines, where one that ends in a backslash goes on in the
-/// next, and what `&&` and `;` part. A pipeline is one.
+/// Counts the commands in shell text: lines (continued after a backslash) and the parts between
+/// `&&` and `;`. A pipeline counts as one.
 fn commands(text: &str) -> u32 {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with('#'));
@@ -400,18 +400,18 @@ fn commands(text: &str) -> u32 {
     parts.filter(|part| !part.trim().is_empty()).count() as u32
 }
 
-/// What a procedure asks of whoever follows it.
+/// The effort that a procedure takes to follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Units {
-    /// By kind.
+    /// Steps by kind.
     pub steps: BTreeMap<String, u32>,
-    /// Of these, done by a person elsewhere.
+    /// Steps done by a person elsewhere.
     pub manual: u32,
     pub commands: u32,
-    /// Of configuration, written by hand.
+    /// Lines of configuration written by hand.
     pub lines: u32,
-    /// Carried from one step to another.
+    /// Values carried from one step to another.
     pub values: u32,
 }
 
@@ -421,7 +421,7 @@ impl Units {
     }
 }
 
-/// One time that a procedure was carried out.
+/// One execution of a procedure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repetition {
@@ -429,37 +429,37 @@ pub struct Repetition {
     pub round: u32,
     pub started_unix_ms: u64,
     pub steps: Vec<Timed>,
-    /// Of the whole machine, while its steps were done.
+    /// CPU time of the whole machine during its steps.
     pub cpu_ns: u64,
-    /// Where they are counted.
+    /// Set only where images are counted.
     #[serde(default)]
     pub images: Option<Images>,
 }
 
-/// What nodes of clusters started containers from.
+/// Images from which cluster nodes started containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Images {
-    /// Different ones.
+    /// Distinct images.
     pub used: u32,
-    /// By all nodes together.
+    /// Pulls by all nodes together.
     pub pulled: u32,
-    /// Of these; `None` where a node does not say how large one is.
+    /// Size of the pulls; `None` if a node does not report the size of one.
     pub pulled_bytes: Option<u64>,
 }
 
-/// One step of it, in the order of the file.
+/// Timing of one step; steps are in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timed {
-    /// Since the repetition began; a time that was recorded elsewhere takes none here.
+    /// Time since the repetition began; a recorded step takes no time here.
     pub started_ns: u64,
     pub took_ns: u64,
-    /// One, and one more for each time that it was done again.
+    /// 1, plus the number of retries.
     pub tries: u32,
-    /// That tools said they had made or changed.
+    /// Objects that tools reported as made or changed.
     pub objects: u32,
-    /// Done by a person elsewhere, at another time.
+    /// Whether a person did it elsewhere, at another time.
     pub recorded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Sustained load, as it was measured; `tare_stats::sustained` says what follows from it.
+//! Sustained load as measured; `tare_stats::sustained` draws the conclusions.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sustained {
-    /// It began with the launch's first request.
+    /// Whether it began with the launch's first request.
     pub cold: bool,
-    /// Variants had it one after another, in turns of a second: those that sleep between requests
-    /// do not sleep where others run.
+    /// Whether variants had it one after another, in turns of a second: servers that sleep between
+    /// requests would not sleep while others run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_turns: bool,
     pub bins: Vec<Bin>,
-    /// One thread uses nearly all of the server's CPU time: while that thread waits for a CPU, the
-    /// server does.
+    /// Whether one thread uses nearly all of the server's CPU time: while that thread waits for a
+    /// CPU, so does the server.
     pub one_thread: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Bin {
     pub answered: u64,
     /// Zero throughout where the server is not metered.
     pub cpu_ns: u64,
-    /// How long the busiest thread was ready to run, but waited for a CPU.
+    /// How long the busiest thread was ready to run but waited for a CPU.
     pub delay_ns: u64,
 }
 

@@ -64,11 +64,11 @@ pub mod optional_rate {
     }
 }
 
-/// A duration that may be missing, where there is no field to put an attribute on.
+/// An optional duration for places without a field to put an attribute on.
 #[derive(Deserialize)]
 pub struct OptionalDuration(#[serde(with = "optional_duration")] pub Option<tare_io::DurationNs>);
 
-/// What has a unit, and may have been written without.
+/// A value that needs a unit but may have been written without one.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum OfUnit {
@@ -119,7 +119,6 @@ pub fn si_number(text: &str) -> Result<f64, String> {
     if number.is_finite() && number >= 0.0 { Ok(number * scale) } else { Err(bad()) }
 }
 
-/// Reads the name of a reactor.
 pub fn reactor_of(text: &str) -> Result<tare_io::ReactorKind, String> {
     match text {
         "io_uring" | "uring" => Ok(tare_io::ReactorKind::IoUring),

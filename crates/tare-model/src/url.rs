@@ -8,14 +8,14 @@ pub struct Url {
     /// Without the brackets of an IPv6 address.
     pub host: String,
     pub port: u16,
-    /// The port, where the URL names it.
+    /// The port, if the URL names it.
     pub written_port: Option<u16>,
     /// Path and query, never empty.
     pub target: String,
 }
 
 impl Url {
-    /// Reads `http://host:port/path?query`; the scheme may be left out.
+    /// Reads `http://host:port/path?query`; the scheme is optional.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (tls, rest) = match text.split_once("://") {
             Some(("http", rest)) => (false, rest),
@@ -58,13 +58,13 @@ impl Url {
         Ok(Self { tls, host: host.to_owned(), port, written_port, target })
     }
 
-    /// It names the machine that asks.
+    /// Whether the host is this machine.
     pub fn is_loopback(&self) -> bool {
         let ip: Option<IpAddr> = self.host.parse().ok();
         self.host == "localhost" || ip.is_some_and(|ip| ip.is_loopback())
     }
 
-    /// As in the Host header: the port only where it is not the scheme's own.
+    /// Value of the Host header, with the port unless it is the scheme's default.
     pub fn host_header(&self) -> String {
         let host = match self.host.parse::<Ipv6Addr>() {
             Ok(_) => format!("[{}]", self.host),

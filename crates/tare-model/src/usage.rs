@@ -1,23 +1,23 @@
-//! What a variant's parts used between two moments: its server, and the hops before it.
+//! Usage of a variant's parts between two moments: its server and the hops before it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counter, Counters};
 
-/// What all parts of a variant used, and each hop's share of it.
+/// Usage of all parts of a variant, and each hop's share of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct Usage {
     /// The sum of all parts: what the variant costs.
     pub all: Counters,
-    /// Hops, the nearest to the client first. What they leave of the sum is the server's.
+    /// Hops, the nearest to the client first. The rest of the sum is the server's.
     pub hops: Vec<Counters>,
 }
 
 /// Usage as it is stored: counters by name, with the hops beside them.
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    /// Earlier versions kept what all hops used together, and only their CPU time.
+    /// CPU time of all hops together, which is all that earlier versions kept.
     #[serde(default, skip_serializing)]
     layers_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -56,12 +56,12 @@ impl Usage {
         Self { all: shared.fold(sum, |sum, counter| sum.with(counter, server[counter])), hops }
     }
 
-    /// CPU time of all parts; 0 where nobody sees it.
+    /// CPU time of all parts; 0 where it is unknown.
     pub fn cpu_ns(&self) -> u64 {
         self.all.cpu_ns()
     }
 
-    /// What the server itself used.
+    /// Usage of the server itself.
     pub fn server(&self) -> Counters {
         let hops = |counter: Counter| {
             let mut all = self.hops.iter().map(|hop| hop[counter]);
@@ -74,18 +74,17 @@ impl Usage {
         Counter::ALL.into_iter().fold(Counters::default(), |of, c| of.with(c, own(c)))
     }
 
-    /// What all hops used together; `None` where there is none.
+    /// Usage of all hops together; `None` without hops.
     pub fn all_hops(&self) -> Option<Counters> {
         self.hops.iter().copied().reduce(Counters::plus)
     }
 
-    /// What was counted from `earlier` on.
+    /// The increase since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.zip(earlier, Counters::since)
     }
 
-    /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, Counters::plus)
@@ -97,7 +96,7 @@ impl Usage {
         Self { all: self.all.map(&change), hops }
     }
 
-    /// Parts stand in the same order in both; what only one of them has is unknown.
+    /// Parts are in the same order in both; parts that only one has are dropped.
     fn zip(&self, other: &Self, join: impl Fn(Counters, Counters) -> Counters) -> Self {
         let hops = self.hops.iter().zip(&other.hops).map(|(own, more)| join(*own, *more));
         Self { all: join(self.all, other.all), hops: hops.collect() }

@@ -19,28 +19,26 @@ use crate::url::Url;
 pub struct Variant {
     pub name: String,
     pub baseline: bool,
-    /// `{port}` in it stands for the port that tare gave to the server.
+    /// `{port}` stands for the port that tare assigns to the server.
     pub url: String,
     pub server: ServerSpec,
-    /// Where it answers instead of a TCP port; of a server that is up already.
+    /// Replaces the TCP port; only for a server that is already running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_socket: Option<PathBuf>,
-    /// Beside those of all variants.
+    /// Headers in addition to those of all variants.
     pub headers: Vec<String>,
-    /// What may differ from the baseline without making the comparison void.
+    /// Differences from the baseline that do not make the comparison void.
     pub may_differ: Vec<Difference>,
-    /// Runs while no other variant is up.
+    /// Whether it runs only while no other variant is up.
     pub exclusive: bool,
-    /// What is put between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
-    /// Where its server runs.
+    /// Place of its server.
     #[serde(default = "PlaceSpec::host", skip_serializing_if = "PlaceSpec::is_host")]
     pub place: PlaceSpec,
-    /// Where its load comes from.
     #[serde(default = "Clients::on_host", skip_serializing_if = "Clients::is_on_host")]
     pub clients: Clients,
-    /// Left out of the run where its place cannot be had, instead of ending it.
+    /// Whether it is skipped where its place is unsupported, instead of ending the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
@@ -49,7 +47,7 @@ const LAYERS_MAX: usize = 8;
 static ON_HOST: PlaceSpec = PlaceSpec::Host(HostSpec { cpus: None, memory: None });
 
 impl Variant {
-    /// With nothing between client and server, both on this machine.
+    /// A variant without layers; client and server run on this machine.
     pub fn new(name: &str, url: &str, server: ServerSpec) -> Self {
         Self {
             name: name.to_owned(),
@@ -67,12 +65,12 @@ impl Variant {
         }
     }
 
-    /// tare starts and restarts its server.
+    /// Whether tare starts and restarts its server.
     pub fn is_launched(&self) -> bool {
         self.server != ServerSpec::External
     }
 
-    /// Whether tare can see what its server uses.
+    /// Whether tare can meter its server.
     pub fn is_metered(&self) -> bool {
         self.is_launched() && !matches!(self.server, ServerSpec::Standing(_))
     }
@@ -81,13 +79,13 @@ impl Variant {
         self.url.starts_with("https:")
     }
 
-    /// Clients see a certificate that tare made.
+    /// Whether clients see a certificate that tare made.
     pub fn shows_our_certificate(&self) -> bool {
         let mut takes = self.layers.iter().map(|layer| layer.facts().takes());
         self.server.facts().tls() || takes.any(|takes| takes == Takes::Tls)
     }
 
-    /// Its gateway was told to take up no session again.
+    /// Whether its gateway is configured not to resume sessions.
     pub fn is_not_to_resume(&self) -> bool {
         let mut layers = self.layers.iter();
         layers.any(|layer| matches!(layer, LayerSpec::Gateway(gateway) if !gateway.tls.resume))
@@ -97,12 +95,10 @@ impl Variant {
         self.may_differ.contains(&what)
     }
 
-    /// The name of its filter.
     pub fn filter_name(&self) -> Option<&'static str> {
         self.filter().map(|filter| filter.filter.name())
     }
 
-    /// Its filter, if it has one.
     pub fn filter(&self) -> Option<&FilterSpec> {
         self.filters().next()
     }
@@ -114,7 +110,7 @@ impl Variant {
         })
     }
 
-    /// What is wrong with it under load of that protocol.
+    /// Checks it under load of that protocol.
     pub(crate) fn check(&self, protocol: Protocol) -> Result<(), Invalid> {
         let server = self.server.facts();
         let is_http = protocol.is_served();
@@ -159,12 +155,12 @@ impl Variant {
         self.check_way()
     }
 
-    /// The places that its hops have of their own.
+    /// Places that its hops have of their own.
     pub fn places_of_hops(&self) -> impl Iterator<Item = &PlaceSpec> {
         self.layers.iter().filter_map(|layer| layer.facts().place())
     }
 
-    /// Hops that have a place of their own: their names and places, from the client's side on.
+    /// Names and places of hops that have a place of their own, the nearest to the client first.
     fn hops_between(&self) -> Vec<(String, &PlaceSpec)> {
         let hops = layers::hops(&self.layers).into_iter();
         let between = hops.filter(|hop| hop.stand == Stand::Between);
@@ -175,7 +171,7 @@ impl Variant {
         placed.collect()
     }
 
-    /// Whether clients reach the first hop, and each hop what it passes on to.
+    /// Checks that clients reach the first hop, and each hop its next one.
     fn check_way(&self) -> Result<(), Invalid> {
         let hops = self.hops_between();
         let Some((first, _)) = hops.first() else { return Ok(()) };
@@ -209,13 +205,13 @@ impl Variant {
         Ok(())
     }
 
-    /// Whether what a client of it may use of CPUs is limited: it must not spend that on waiting.
+    /// Whether a client of it has a CPU limit, which it must not spend on waiting.
     pub fn client_is_limited(&self) -> bool {
         let mut places = self.clients.iter().map(|client| client.place().unwrap_or(&self.place));
         places.any(|place| place.facts().limits().cpus.is_some())
     }
 
-    /// Its URL, once its server's port is known.
+    /// Its URL, given its server's port.
     pub fn url(&self, port: u16) -> Result<Url, Invalid> {
         let wrong = |why: &str| Invalid(format!("URL '{}': {why}", self.url));
         if self.server == ServerSpec::External && self.url.contains("{port}") {
@@ -224,7 +220,7 @@ impl Variant {
         Url::parse(&self.url.replace("{port}", &port.to_string())).map_err(|why| wrong(&why))
     }
 
-    /// Asks for this path where its URL names none; another path in the URL contradicts it.
+    /// Sets the path if its URL names none; another path in the URL is an error.
     pub fn ask_for(&mut self, path: &str) -> Result<(), Invalid> {
         let own = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
         let own = own.find(['/', '?']).map_or("", |at| &own[at..]);
@@ -237,7 +233,7 @@ impl Variant {
         Ok(())
     }
 
-    /// What cannot be seen from one place alone.
+    /// Checks combinations of places, clients and server.
     fn check_places(&self) -> Result<(), Invalid> {
         let usage = |text: &str| Err(Invalid::from(text));
         let has_place = !matches!(self.place, PlaceSpec::Host(_));
@@ -270,7 +266,7 @@ impl Variant {
         }
     }
 
-    /// Whether a client in that place finds the server.
+    /// Checks that a client in that place can reach the server.
     fn check_reach(&self, client: &PlaceSpec) -> Result<(), Invalid> {
         if !self.place.meets(client) {
             return Err(Invalid(format!(
@@ -282,7 +278,7 @@ impl Variant {
         }
         let url = Url::parse(&self.url.replace("{port}", "1"));
         let is_loopback = url.is_ok_and(|url| url.is_loopback());
-        // tare finds an address for what it starts, on its own network.
+        // tare finds an address on its own network for whatever it starts.
         let is_found = self.url.contains("{port}")
             && !matches!(client, PlaceSpec::Ssh(_) | PlaceSpec::Kubernetes(_));
         let client_is_here = matches!(client, PlaceSpec::Host(_)) || client.shares_our_ports();
@@ -297,7 +293,7 @@ impl Variant {
     }
 }
 
-/// A variant that could not be had, and why.
+/// A variant that was left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skipped {
@@ -305,7 +301,7 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// What a probe compares.
+/// Properties of replies that a probe compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {

@@ -1,17 +1,17 @@
-//! Wall times in words.
+//! Formats dates and times.
 
-/// `2026-11-21 05:40`, in UTC.
+/// Returns `2026-11-21 05:40`, in UTC.
 pub fn utc(unix_ms: u64) -> String {
     let minutes = unix_ms / 60_000;
     format!("{} {:02}:{:02}", day(unix_ms), minutes / 60 % 24, minutes % 60)
 }
 
-/// `2026-11-21 05:40:07`, in UTC.
+/// Returns `2026-11-21 05:40:07`, in UTC.
 pub fn utc_with_seconds(unix_ms: u64) -> String {
     format!("{}:{:02}", utc(unix_ms), unix_ms / 1000 % 60)
 }
 
-/// `2026-11-21T05:40:07.123Z`, as RFC 3339 has it.
+/// Returns `2026-11-21T05:40:07.123Z` (RFC 3339).
 pub fn rfc3339(unix_ms: u64) -> String {
     let text = utc_with_seconds(unix_ms).replace(' ', "T");
     format!("{text}.{:03}Z", unix_ms % 1000)

@@ -1,4 +1,4 @@
-//! Forms that other tools read.
+//! Reports in the formats of other tools.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub mod fortio_csv;
 pub mod k6_csv;
 pub mod open_metrics;
 
-/// What most of these forms are made from: a run, or each run of a sweep with its values.
+/// Input of most of these formats: a run, or a run of a sweep with its values.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     pub document: &'a RunDocument,

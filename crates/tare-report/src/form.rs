@@ -1,27 +1,26 @@
-//! The forms that reports come in. What measures makes a [`Document`]; what writes asks it for a
-//! [`Form`]; a new form is a line here and an arm in the documents that have it.
+//! Report formats. Each kind of report is a [`Document`], which renders itself in a [`Form`]; a new
+//! format needs a variant here and an arm in the documents that support it.
 
 use tare_model::plain;
 
-/// A form of a report.
+/// A format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     Text,
-    /// All that a run says for and against itself, with its figures.
+    /// All guards, ratios and proofs, with figures.
     Why,
     Json,
     Markdown,
     Csv,
-    /// What a run's intervals are made of.
+    /// The values behind a run's intervals.
     RoundsCsv,
     Html,
-    /// Prometheus' text, as OpenMetrics has it.
+    /// OpenMetrics, the text format of Prometheus.
     OpenMetrics,
     /// The table of Istio's benchmark runner, made of fortio's results.
     FortioCsv,
     /// A summary of k6 as a table.
     K6Csv,
-    /// Service Mesh Performance.
     /// The result file of bpftime's nginx benchmark.
     BpftimeJson,
 }
@@ -41,7 +40,7 @@ impl Form {
         Self::BpftimeJson,
     ];
 
-    /// Its word on the command line.
+    /// Name of the format on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -67,16 +66,16 @@ impl Form {
     }
 }
 
-/// Something measured, that can be told.
+/// A result that can be reported.
 pub trait Document {
-    /// What it is, for the one line that says it has no such form.
+    /// Kind of document, for the error about an unsupported format.
     fn kind(&self) -> &'static str;
 
-    /// `None` where it has no such form.
+    /// Renders the document; `None` if the format is unsupported.
     fn form(&self, form: Form) -> Option<String>;
 
-    /// In one line why not, where it has no such form. Names and messages in it may be a
-    /// stranger's: what a terminal would obey is shown by its code.
+    /// Renders the document, or returns a one-line error if the format is unsupported. Escape
+    /// sequences in names and messages are shown by their codes.
     fn render(&self, form: Form) -> Result<String, String> {
         let safe = |text: String| match form {
             Form::Json | Form::BpftimeJson => plain::json(&text).into_owned(),

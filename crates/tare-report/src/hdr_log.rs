@@ -1,4 +1,4 @@
-//! The HdrHistogram interval log: one line an interval, readable by every HdrHistogram tool.
+//! The HdrHistogram interval log: one line per interval, readable by every HdrHistogram tool.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ pub struct LoggedInterval<'a> {
     pub histogram: &'a Histogram<u64>,
 }
 
-/// The head of a log; values are nanoseconds, shown in milliseconds as the format wants.
+/// Returns the head of a log. Values are nanoseconds; the format wants maxima in milliseconds.
 pub fn head(tare_version: &str, started_unix_ms: u64) -> String {
     let seconds = started_unix_ms as f64 / 1000.0;
     format!(
@@ -26,7 +26,7 @@ pub fn head(tare_version: &str, started_unix_ms: u64) -> String {
 
 pub fn line(interval: &LoggedInterval<'_>) -> String {
     let mut bytes = Vec::new();
-    // Fails only where the output cannot be written, and a Vec always can.
+    // Fails only if writing fails, and writing to a Vec cannot.
     let written = V2DeflateSerializer::new().serialize(interval.histogram, &mut bytes);
     assert!(written.is_ok(), "a histogram into memory: {written:?}");
     format!(

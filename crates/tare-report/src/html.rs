@@ -1,9 +1,7 @@
-//! Reports as one HTML file: it opens from disk, asks no network, reads without scripts, and is
-//! better with them.
+//! Reports as one HTML file, which opens from disk, needs no network, and works without scripts.
 //!
-//! [`page`] is the frame and what every text from outside goes through; [`plot`] draws with
-//! plotters, in two sizes and in the page's colours; each other file is one picture or one kind of
-//! report.
+//! [`page`] is the frame and escapes all text from outside; [`plot`] draws with plotters, in two
+//! sizes and in the page's colours; each other file is one figure or one kind of report.
 
 pub mod import;
 pub mod pair;

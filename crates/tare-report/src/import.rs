@@ -1,5 +1,4 @@
-//! Other tools' results: the numbers, what they say of each other as far as they can, and what
-//! speaks against them.
+//! Other tools' results: the numbers, comparisons as far as possible, and the audit's findings.
 
 use serde::Serialize;
 use tare_import::audit::{Finding, audit};
@@ -25,7 +24,7 @@ pub(crate) use text::about_all;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ImportDocument {
     pub schema: String,
-    /// Its number in its store; zero where it is in none.
+    /// Number of the import in the store; 0 if it is not stored.
     pub run: i64,
     pub imported_unix_ms: u64,
     pub tare_version: String,
@@ -57,7 +56,7 @@ impl Document for ImportDocument {
     fn form(&self, form: Form) -> Option<String> {
         match form {
             Form::Text => Some(text::text(self)),
-            // Plain data: nothing in it can fail to be written.
+            // Plain data: serialising it cannot fail.
             Form::Json => Some(serde_json::to_string_pretty(self).unwrap_or_default() + "\n"),
             Form::Markdown => Some(text::markdown(self)),
             Form::Csv => Some(csv::render(self)),
@@ -67,7 +66,7 @@ impl Document for ImportDocument {
     }
 }
 
-/// What is shown of each variant, where any has it.
+/// Metrics that are shown if any variant has them.
 const COLUMNS: [Metric; 7] = [
     Metric::Throughput,
     Metric::Bandwidth,
@@ -78,10 +77,10 @@ const COLUMNS: [Metric; 7] = [
     Metric::LatencyP999,
 ];
 
-/// Stands at a value that is void.
+/// Marks a void value.
 pub(crate) const VOID: &str = "†";
 
-/// What the mark means, where it stands.
+/// Explains the marks that occur in the table.
 pub(crate) fn footnote(table: &Table) -> Option<String> {
     let cells = || table.rows.iter().flatten();
     let is_marked = cells().any(|cell| cell.ends_with(VOID));
@@ -95,13 +94,13 @@ pub(crate) fn footnote(table: &Table) -> Option<String> {
     }
 }
 
-/// A row a variant and case.
+/// Returns the table, with one row per variant and case.
 pub(crate) fn table(document: &ImportDocument) -> Table {
     let import = &document.import;
     let samples = &import.samples;
     let has = |metric: Metric| samples.iter().any(|sample| sample.value(metric).is_some());
     let mut columns: Vec<Metric> = COLUMNS.into_iter().filter(|metric| has(*metric)).collect();
-    // What is carried follows from how many replies there are.
+    // Bandwidth follows from the number of replies.
     let has_replies = |sample: &Sample| sample.value(Metric::Throughput).is_some();
     let is_of_replies =
         samples.iter().all(|s| has_replies(s) || s.value(Metric::Bandwidth).is_none());
@@ -124,14 +123,14 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let cases = import.cases();
     let mut last = "";
     for Group { case, variant, samples: own } in import.groups() {
-        // Each case under its name.
+        // Each case has a row with its name above it.
         let indent = if cases.len() > 1 && !case.is_empty() { "\u{a0}\u{a0}" } else { "" };
         if case != last && !indent.is_empty() {
             let mut row = vec![String::new(); header.len()];
             case.clone_into(&mut row[0]);
             rows.push(row);
         }
-        // The rest has no name of its own.
+        // Results without a case come last, under a heading.
         if case.is_empty() && !last.is_empty() {
             let others = vec![String::new(); header.len() - 1];
             rows.push([vec!["other results".to_owned()], others].concat());
@@ -175,10 +174,10 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     Table { header, rows }
 }
 
-/// At the head of the column.
+/// Heading of the overhead column.
 const OVERHEAD: &str = "overhead (+ worse)";
 
-/// "mean latency", "requests/s".
+/// Returns a metric's heading: "mean latency", "requests/s".
 fn metric_title(document: &ImportDocument, metric: Metric) -> &'static str {
     // UnixBench counts loops, not requests.
     let loops = || document.import.samples.iter().all(|sample| sample.tool == Tool::Unixbench);
@@ -189,7 +188,7 @@ fn metric_title(document: &ImportDocument, metric: Metric) -> &'static str {
     }
 }
 
-/// What overheads are of.
+/// Returns the metrics in which overheads are shown.
 fn asked_metrics(document: &ImportDocument) -> Vec<Metric> {
     let is_asked = |metric: &Metric| {
         document.comparisons.iter().any(|compared| compared.asked && compared.metric == *metric)
@@ -197,7 +196,7 @@ fn asked_metrics(document: &ImportDocument) -> Vec<Metric> {
     Metric::ALL.into_iter().filter(is_asked).collect()
 }
 
-/// What the others are compared with, and in what.
+/// Names the baseline and the metric of overheads.
 pub(crate) fn compared_with(document: &ImportDocument) -> Option<String> {
     let import = &document.import;
     let metrics = asked_metrics(document);
@@ -219,7 +218,7 @@ pub(crate) fn compared_with(document: &ImportDocument) -> Option<String> {
     ))
 }
 
-/// A variant's name, with its case where there are several.
+/// Returns a variant's name, with its case if there are several.
 fn place_name(document: &ImportDocument, case: &str, variant: &str) -> String {
     match document.import.cases().len() {
         1 => format!("'{variant}'"),
@@ -245,7 +244,7 @@ pub(crate) fn overhead(compared: &Compared) -> String {
         None => point_of(metric, point),
         Some(Interval { lower, upper, .. }) => overhead_of(metric, &Bounds { point, lower, upper }),
     };
-    // Where no verdict says it: "3.30×" is worse, "3.30× faster" better.
+    // Without a verdict, a word shows the direction: "3.30×" is worse, "3.30× faster" better.
     let worse = match metric.row().phrase {
         Phrase::Slower | Phrase::SlowerIn => "slower",
         Phrase::Carries => "less",
@@ -259,7 +258,7 @@ pub(crate) fn verdict(compared: &Compared) -> String {
     compared.verdict.map_or("no verdict".into(), |verdict| verdict.word().to_owned())
 }
 
-/// What repetitions tell of each variant; and of those that have no verdict, why not.
+/// Returns the results of variants with intervals, and why the others have no verdict.
 pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
     let asked = || document.comparisons.iter().filter(|compared| compared.asked);
     let name = |compared: &Compared| place_name(document, &compared.case, &compared.variant);
@@ -324,7 +323,7 @@ fn with_interval(name: &str, compared: &Compared) -> Option<String> {
     ))
 }
 
-/// "5 of 100", "3 of 1,000", "fewer than 1 of 1,000".
+/// Formats a probability: "5 of 100", "3 of 1,000", "fewer than 1 of 1,000".
 fn of_100(p: f64) -> String {
     match p {
         p if p < 0.001 => "fewer than 1 of 1,000".into(),
@@ -334,7 +333,7 @@ fn of_100(p: f64) -> String {
     }
 }
 
-/// What was recognised, and in which lines.
+/// Lists what was recognised, and in which lines.
 pub fn sources(document: &ImportDocument) -> String {
     let of = |sample: &Sample| {
         let name = place_name(document, &sample.case, &sample.variant);

@@ -1,9 +1,9 @@
-//! Turns measurements into text, JSON, Markdown, CSV, HTML, HDR logs and other tools' forms. Pure
+//! Turns measurements into text, JSON, Markdown, CSV, HTML, HDR logs and other tools' formats. Pure
 //! functions: no sockets, no clock, no files.
 //!
 //! A folder for each kind of document: [`run`], [`sweep`], [`pair`] and [`import`] are
 //! [`form::Document`]s; [`load`], [`net`] and [`sys`] are single measurements. [`html`] has a file
-//! for each picture, [`exports`] one for each other tool's form.
+//! for each figure, [`exports`] one for each other tool's format.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What `tare load` found, as data: the JSON is this, the text is made from this.
+//! Results of `tare load`, as data: the JSON is this, and the text is made from it.
 
 pub mod guards;
 pub mod text;
@@ -20,7 +20,7 @@ pub struct LoadReport {
     pub schema: String,
     pub tare_version: String,
     pub asked: LoadAsked,
-    /// Of `--stages`.
+    /// Stages of `--stages`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
     pub interrupted: bool,
@@ -35,7 +35,7 @@ pub struct LoadReport {
     pub connections: Connections,
     pub latency: Latency,
     pub client: Client,
-    /// Where the load was made by clients elsewhere.
+    /// Set if clients elsewhere made the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientsFound>,
     pub intervals: Vec<Interval>,
@@ -51,7 +51,7 @@ pub struct LoadAsked {
     pub method: String,
     /// "closed" or "open".
     pub pacing: String,
-    /// Requests a second at its highest, open loop only.
+    /// Highest rate in requests per second, open loop only.
     pub rate_per_s: Option<f64>,
     /// Requests that the schedule holds in the time measured, open loop only.
     pub due_requests: Option<f64>,
@@ -68,14 +68,14 @@ pub struct LoadAsked {
     /// Threads poll while they wait, and never sleep under load.
     #[serde(default)]
     pub polls: bool,
-    /// Closed loop on io_uring: a reply may lie this long until it is seen.
+    /// Closed loop on io_uring: a reply may wait this long before it is seen.
     pub reap_linger_ns: Option<u64>,
     pub tls: bool,
     pub tls_resume: bool,
     pub seed: u64,
 }
 
-/// A part of a rate that changes: what was asked for, and what came back.
+/// A stage of a changing rate: the requested rate, and the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -84,12 +84,12 @@ pub struct Stage {
     pub end_ns: u64,
     pub from_per_s: f64,
     pub to_per_s: f64,
-    /// Over the intervals that lie in it, by their overlap; none where it was not reached.
+    /// Mean of the intervals, weighted by overlap; null if the stage was not reached.
     pub good_per_s: Option<f64>,
 }
 
 impl Stage {
-    /// With what the time series has of it.
+    /// Adds the measured rate from the time series.
     pub fn measured(self, intervals: &[Interval]) -> Self {
         let overlaps = intervals.iter().map(|interval| {
             let (from, to) =
@@ -112,10 +112,10 @@ pub struct Requests {
     /// Completed with an expected status: the throughput.
     pub good: u64,
     pub failed: u64,
-    /// Of the good, those whose end came a delayed acknowledgement's time after their beginning.
+    /// Good replies that ended a delayed acknowledgement's time after they began.
     #[serde(default)]
     pub held: u64,
-    /// Open loop: of the started, those that had to wait for a connection to be free.
+    /// Open loop: started requests that had to wait for a free connection.
     pub waited: u64,
     pub unfinished: u64,
     pub unfinished_drained: u64,
@@ -128,7 +128,7 @@ pub struct Requests {
 #[serde(deny_unknown_fields)]
 pub struct ErrorCount {
     pub count: u64,
-    /// The first of them, in words.
+    /// Text of the first error.
     pub first: String,
 }
 
@@ -157,7 +157,7 @@ pub struct Connections {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
-    /// Which series the percentiles above the fold are of: "from_sent" or "from_due".
+    /// Series of the main percentiles: "from_sent" or "from_due".
     pub headline: String,
     pub from_sent: Option<Series>,
     pub from_due: Option<Series>,
@@ -167,7 +167,7 @@ pub struct Latency {
     pub first_byte: Option<Series>,
     pub unexpected_status: Option<Series>,
     pub failed_after: Option<Series>,
-    /// The headline's shape: how many values lie up to each edge, and above the one before.
+    /// Histogram of the headline: values up to each edge and above the previous one.
     pub bars: Vec<Bar>,
 }
 
@@ -177,7 +177,7 @@ impl Latency {
     }
 }
 
-/// A percentile that the sample is too small for (fewer than ten values beyond it) is null.
+/// A percentile is null if the sample is too small for it (fewer than ten values beyond it).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
@@ -196,7 +196,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// The percentiles that there are, with their names.
+    /// Returns the percentiles that are known, with their names.
     pub fn percentiles(&self) -> Vec<(&'static str, u64)> {
         [
             ("p50", self.ns_p50),
@@ -223,16 +223,16 @@ pub struct Bar {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// Null where clients elsewhere tell only their sum.
+    /// Null if clients elsewhere report only the sum.
     pub cpu_user_ns: Option<u64>,
     pub cpu_system_ns: Option<u64>,
-    /// Per completed request; null where polling for due times is part of it.
+    /// Per completed request; null if it includes polling for due times.
     pub cpu_ns_per_request: Option<f64>,
     /// CPU over wall time of the busiest worker.
     pub busiest_worker_share: f64,
 }
 
-/// A stretch of the time series.
+/// An interval of the time series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
@@ -247,13 +247,13 @@ pub struct Interval {
 
 impl LoadReport {
     pub fn json(&self) -> String {
-        // Plain data with string keys: there is nothing in it that JSON cannot hold.
+        // Plain data with string keys: serialising it cannot fail.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
     }
 
-    /// The time series.
+    /// Returns the time series as CSV.
     pub fn csv(&self) -> String {
         let mut text = String::from(
             "start_s,end_s,good_per_s,latency_us_p50,latency_us_p99,failed,unexpected_status\n",

@@ -1,4 +1,4 @@
-//! What `tare net` found, as data (`tare.net/1`), and in words.
+//! Results of `tare net`, as data (`tare.net/1`) and as text.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct NetReport {
     pub schema: String,
     pub endpoint: String,
     pub seed: u64,
-    /// The runs in the store, a cell's each.
+    /// Runs in the store, one per cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<i64>,
     pub interrupted: bool,
@@ -44,15 +44,15 @@ pub struct NetCell {
     pub socket_buffer_bytes: Option<u32>,
     pub rate_per_s: Option<f64>,
     pub rounds: u32,
-    /// Whole and good, in the windows; of streams counted by the receiver.
+    /// Complete, good messages in the windows; of streams, as counted by the receiver.
     pub messages: u64,
     pub bytes: u64,
     pub elapsed_ns: u64,
     pub messages_per_s: Option<Estimate>,
     pub bandwidth_bytes_per_s: Option<Estimate>,
-    /// The whole way there and back; in an open loop from when it was due.
+    /// Round trip; in an open loop from the time it was due.
     pub latency_ns_mean: Option<Estimate>,
-    /// Over all rounds; one is enough for it.
+    /// Mean over all rounds; known even with a single round.
     #[serde(skip)]
     pub mean_ns: Option<f64>,
     pub latency_ns_p50: Option<u64>,
@@ -60,7 +60,7 @@ pub struct NetCell {
     pub latency_ns_p99: Option<u64>,
     pub latency_ns_p99_9: Option<u64>,
     pub latency_ns_max: Option<u64>,
-    /// Messages that came, and datagrams that were lost.
+    /// Messages that arrived plus datagrams that were lost.
     pub sent: u64,
     pub lost: u64,
     pub disordered: u64,
@@ -69,19 +69,19 @@ pub struct NetCell {
     pub client_busiest: f64,
     pub errors: BTreeMap<String, u64>,
     pub first_error: Option<String>,
-    /// Why it was measured no further.
+    /// Why the cell was not measured to the end.
     pub failed: Option<String>,
 }
 
 impl NetReport {
     pub fn json(&self) -> String {
-        // Plain data: nothing in it can fail to be written.
+        // Plain data: serialising it cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }
 
 impl NetCell {
-    /// The result of a run with one variant; `None` if its load is no test of the network.
+    /// Returns the result of a run with one variant; `None` if its load is not a network test.
     pub fn of(document: &RunDocument, failed: Option<String>) -> Option<Self> {
         let load = &document.facts.plan.load;
         let Workload::Net(Net { test, message_bytes, reply_bytes, sockets }) = &load.workload
@@ -226,7 +226,7 @@ fn stream_table(cells: &[&NetCell]) -> Table {
     Table { rows: rows.collect(), header }
 }
 
-/// `1.24ms ± 0.5 %`.
+/// Formats an estimate: `1.24ms ± 0.5 %`.
 fn with_share(estimate: &Estimate, words: impl Fn(f64) -> String) -> String {
     let share = estimate.half_width() / estimate.point * 100.0;
     let share = match share {

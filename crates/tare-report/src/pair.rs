@@ -1,4 +1,4 @@
-//! Two stored runs side by side: yesterday's and today's, this machine's and that one's.
+//! Two stored runs compared: two dates, or two machines.
 
 mod guards;
 mod words;
@@ -21,24 +21,24 @@ pub struct PairDocument {
     pub before: Run,
     pub after: Run,
     pub changes: Vec<Change>,
-    /// Variants of either run, but for the baseline of both: what a gate is about.
+    /// Variants that gates cover: those of either run, except a baseline that both share.
     pub judged: Vec<String>,
     /// Variants that only one of the runs has.
     pub alone: Vec<String>,
     pub tolerance: f64,
     pub guards: Vec<RunGuard>,
-    /// Of the command that wrote this.
+    /// Gates of the command that wrote this.
     pub gates: Vec<GateResult>,
 }
 
-/// One variant in one metric.
+/// The change of one variant in one metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     pub variant: String,
     pub metric: Metric,
     pub asked: bool,
-    /// The baseline that the variant's ratio is taken to, in both runs; null where its values
-    /// themselves are compared, and drift with them.
+    /// The baseline of the variant's ratio in both runs; null if the values themselves are
+    /// compared, drift included.
     pub relative_to: Option<String>,
     pub before: Side,
     pub after: Side,
@@ -48,7 +48,7 @@ pub struct Change {
     pub verdict: Verdict,
 }
 
-/// What one of the runs said.
+/// Results of one of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Side {
     pub value: Option<Estimate>,
@@ -56,7 +56,7 @@ pub struct Side {
 }
 
 impl PairDocument {
-    /// `Err` in one line where nothing can be compared.
+    /// Fails with one line if the runs have no variant in common.
     pub fn new(
         before: &RunDocument,
         after: &RunDocument,
@@ -112,7 +112,7 @@ impl PairDocument {
             ours.iter().filter(|name| Some(*name) != baseline.as_ref()).cloned().collect();
         let others = theirs.iter().filter(|name| Some(*name) != baseline.as_ref());
         judged.extend(others.filter(|name| !ours.contains(name)).cloned());
-        // A variant that was measured alone is judged itself.
+        // If both runs have only their baseline, gates cover it.
         if judged.is_empty() {
             judged.clone_from(&ours);
         }
@@ -154,7 +154,7 @@ impl Document for PairDocument {
         match form {
             Form::Text => Some(words::text(self)),
             Form::Why => Some(words::why(self)),
-            // Plain data: nothing in it can fail to be written.
+            // Plain data: serialising it cannot fail.
             Form::Json => Some(serde_json::to_string_pretty(self).unwrap_or_default() + "\n"),
             Form::Markdown => Some(words::markdown(self)),
             Form::Csv => Some(words::csv(self)),

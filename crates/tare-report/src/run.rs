@@ -1,4 +1,4 @@
-//! What a run found, as data: the JSON (`tare.run/1`) is this, all other forms are made from this.
+//! Results of a run, as data: the JSON (`tare.run/1`) is this; all other formats are made from it.
 
 pub mod build;
 pub mod csv;
@@ -32,26 +32,26 @@ pub const SCHEMA: &str = "tare.run/1";
 pub struct RunReport {
     pub schema: String,
     pub run: Run,
-    /// The machine as it was.
+    /// The machine at the time of the run.
     pub machine: serde_json::Value,
     /// The plan with every default resolved: enough to repeat the run.
     pub plan: ShownPlan,
     pub variants: Vec<Variant>,
-    /// Variants that the machine could not have.
+    /// Variants that the machine could not run.
     pub skipped: Vec<Skipped>,
     pub comparisons: Vec<Comparison>,
     pub guards: Vec<RunGuard>,
-    /// Of the command that wrote this, not of the store.
+    /// Gates of the command that wrote this; they are not in the store.
     #[serde(default)]
     pub gates: Vec<GateResult>,
 }
 
-/// What became of a gate (`--fail-if`).
+/// Result of a gate (`--fail-if`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateResult {
     pub gate: String,
-    /// `None` where the run is too imprecise to tell.
+    /// `None` if the gate could not be decided.
     pub passed: Option<bool>,
     pub text: String,
 }
@@ -75,24 +75,24 @@ pub struct Run {
     pub seed: u64,
     pub tare_version: String,
     pub started_unix_ms: u64,
-    /// Typed again, it repeats the run; empty where it is not known.
+    /// Command that repeats the run; empty if unknown.
     pub command: String,
     /// Time spent in rounds.
     pub elapsed_ms: u64,
     pub rounds: u32,
-    /// Of each variant, in the last round.
+    /// Slices of each variant in the last round.
     pub slices_per_round: u32,
     pub slice_ns: u64,
     /// "precision", "gates", "max-time", "rounds", "void", "interrupted", "failed", or "killed".
     pub stopped_by: String,
     pub precision: f64,
-    /// An overhead that is larger need only be known to this share of itself.
+    /// Larger overheads need only be known to this share of themselves.
     #[serde(default)]
     pub of_effect: f64,
     pub tolerance: f64,
-    /// Seconds that it would still take to every verdict, as precisely as asked.
+    /// Estimated seconds until every verdict has the requested precision.
     pub seconds_needed: Option<f64>,
-    /// What made the load: "io_uring, polling"; null in runs of earlier versions.
+    /// How the load was made: "io_uring, polling"; null in runs of earlier versions.
     #[serde(default)]
     pub load_by: Option<String>,
 }
@@ -102,46 +102,45 @@ pub struct Run {
 pub struct Variant {
     pub name: String,
     pub baseline: bool,
-    /// Where its server runs and its load comes from: "host", "runc", "vm", …
+    /// Places of the server and of the client: "host", "runc", "vm", …
     pub place: String,
     pub client: String,
-    /// Its hops, the nearest to the client first, and its server; empty where tare meters nothing.
+    /// Hops, the nearest to the client first, and the server; empty if tare meters nothing.
     #[serde(default)]
     pub parts: Vec<Part>,
-    /// Where several clients made its load together.
+    /// Set if several clients made the load together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientsFound>,
-    /// Times that its server was started for this run; 0 where it was up already.
+    /// Starts of the server in this run; 0 if it was already running.
     pub launches: u32,
-    /// Times that its place was started; 0 on the host.
+    /// Starts of the place; 0 on the host.
     pub place_launches: u32,
-    /// Requests that were due or begun in slices, their ramps not counted.
+    /// Requests that were due or begun in slices, without ramps.
     pub requests: u64,
-    /// What one launch saw.
+    /// Load on one launch.
     #[serde(default)]
     pub exposure: Exposure,
     pub errors: BTreeMap<String, u64>,
     pub status: BTreeMap<String, u64>,
     pub body_bytes_per_reply: Option<f64>,
-    /// By the metric's key. A metric that was not measured is not there.
+    /// Values by the metric's key; metrics that were not measured are missing.
     pub metrics: BTreeMap<String, Estimate>,
-    /// The first launch's answer to the question that all are asked.
+    /// The first launch's reply to the probe.
     pub probe: Option<Probe>,
-    /// What shows that its layers were in the path.
+    /// Proofs that the variant's layers were in the path.
     pub proofs: Vec<String>,
-    /// Codes of the guards that concern it.
+    /// Codes of the guards that concern this variant.
     pub guards: Vec<Code>,
 }
 
-/// What one part of a variant takes of what the variant takes.
+/// Resources that one part of a variant uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// "server", "proxy nginx", "client's sidecar envoy", …
     pub name: String,
-    /// Where it runs.
     pub place: String,
-    /// By the metric's key without "server_".
+    /// Values by the metric's key without "server_".
     pub metrics: BTreeMap<String, Estimate>,
 }
 
@@ -151,32 +150,32 @@ pub struct Comparison {
     pub baseline: String,
     pub variant: String,
     pub metric: Metric,
-    /// One of the metrics that the run was to resolve.
+    /// Whether the run was to resolve this metric.
     pub asked: bool,
-    /// The variant's value over the baseline's. `level` is this interval's own; it is such that all
-    /// intervals asked for are right together at 0.95.
+    /// The variant's value over the baseline's. `level` is that of this interval, chosen so that
+    /// all requested intervals hold together at 0.95.
     pub ratio: Estimate,
     /// Positive when the variant is worse.
     pub overhead_percent: Bounds,
-    /// The same in slices alone, where the interval spans them and sustained load: both say slower (or
-    /// faster), and not by how much.
+    /// Overhead in slices alone, if the interval spans slices and sustained load: both agree on the
+    /// direction, but not on the size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_slices_percent: Option<Bounds>,
-    /// The ratio without trimming; only of metrics that are compared slice by slice.
+    /// The ratio without trimming; only for metrics that are compared slice by slice.
     pub ratio_of_totals: Option<f64>,
-    /// Filters: what the cost of a call without the server adds up to, if nothing else matters.
+    /// Filters: overhead predicted from the cost of a call without the server.
     pub predicted_percent: Option<f64>,
-    /// The same under load that does not let up, on all variants at once; of throughput and CPU.
+    /// Result under sustained load on all variants at once; only for throughput and CPU.
     #[serde(default)]
     pub sustained: Option<SustainedCheck>,
     pub verdict: Verdict,
-    /// That slices would still take to a verdict; null where they have one, or never would.
+    /// Estimated seconds until slices give a verdict; null if they have one, or never will.
     #[serde(default)]
     pub seconds_needed: Option<f64>,
 }
 
 impl Comparison {
-    /// What sustained load says, where it is not known well enough to confirm slices.
+    /// Returns the overhead under sustained load, if it is too imprecise to confirm the slices.
     pub fn unconfirmed(&self) -> Option<Bounds> {
         let check = self.sustained.as_ref().filter(|check| check.agrees.is_none());
         let check = check.filter(|_| self.in_slices_percent.is_none());
@@ -190,25 +189,25 @@ pub struct SustainedCheck {
     pub ratio: Estimate,
     pub overhead_percent: Bounds,
     pub launches: u32,
-    /// On each of them, at least.
+    /// Shortest sustained load on a launch.
     pub ns: u64,
-    /// Whether it is the same within the tolerance; null where that is not clear.
+    /// Whether slices and sustained load agree within the tolerance; null if that is unclear.
     pub agrees: Option<bool>,
 }
 
-/// Medians over launches.
+/// Load on the launches of a variant: medians over launches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exposure {
     /// Load before the first slice.
     pub warmup_ns: u64,
-    /// When requests cost what they cost from then on, where that was looked for.
+    /// Time after which the cost of requests was constant, if determined.
     #[serde(default)]
     pub warm_after_ns: Option<u64>,
-    /// In windows of slices.
+    /// Load in the windows of slices.
     pub load_ns: u64,
     pub requests: u64,
-    /// Launches that had sustained load, and the shortest of it.
+    /// Launches with sustained load, and its shortest length.
     pub sustained_launches: u32,
     pub sustained_ns: u64,
 }
@@ -223,7 +222,7 @@ pub struct Bounds {
 
 impl RunReport {
     pub fn json(&self) -> String {
-        // Plain data: nothing in it can fail to be written.
+        // Plain data: serialising it cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
@@ -235,17 +234,17 @@ impl RunReport {
         self.variants.iter().find(|variant| variant.baseline)
     }
 
-    /// The comparisons of one variant that the run was to resolve.
+    /// Returns the requested comparisons of one variant.
     pub fn asked_of<'a>(&'a self, variant: &'a str) -> impl Iterator<Item = &'a Comparison> {
         self.comparisons.iter().filter(move |c| c.asked && c.variant == variant)
     }
 
-    /// Whether there is one variant, which is compared with nothing.
+    /// Whether there is only one variant, so nothing to compare it with.
     pub fn is_single(&self) -> bool {
         self.plan.parts.variants.len() == 1
     }
 
-    /// The metrics that were to be resolved.
+    /// Returns the requested metrics.
     pub fn asked(&self) -> Vec<Metric> {
         if self.is_single() {
             return self.plan.parts.stop.metrics.clone();
@@ -259,7 +258,7 @@ impl RunReport {
         found
     }
 
-    /// The gravest guard that forbids a verdict on this variant.
+    /// Returns the gravest guard that forbids a verdict on this variant.
     pub fn why_void(&self, variant: &str) -> Option<&RunGuard> {
         let baseline = self.baseline().map(|variant| variant.name.as_str());
         why_void(&self.guards, variant, baseline)
@@ -271,12 +270,11 @@ impl Variant {
         self.metrics.get(metric.key())
     }
 
-    /// Its parts but for the server.
+    /// Returns all parts except the server.
     pub fn hops(&self) -> &[Part] {
         self.parts.split_last().map_or(&[], |(_server, hops)| hops)
     }
 
-    /// What one of its parts takes.
     pub fn metric_of(&self, part: &str, metric: Metric) -> Option<&Estimate> {
         let part = self.parts.iter().find(|own| own.name == part)?;
         part.metrics.get(metric.key_of_part())

@@ -1,4 +1,4 @@
-//! Procedures, timed: what each takes, in time and in steps (`tare.steps/1`).
+//! Results of procedures: the time and the steps that each takes (`tare.steps/1`).
 
 mod analysis;
 mod text;
@@ -23,12 +23,12 @@ pub struct StepsReport {
     pub started_unix_ms: u64,
     pub tare_version: String,
     pub seed: u64,
-    /// A share: differences within it are the same.
+    /// Differences up to this share count as the same.
     pub tolerance: f64,
     pub interrupted: bool,
-    /// Why it ended before all repetitions were made.
+    /// Why it ended before all repetitions were done.
     pub failed: Option<String>,
-    /// What was not carried out here.
+    /// Procedures that were not carried out.
     pub skipped: Vec<Skipped>,
     pub variants: Vec<StepsVariant>,
     pub repetitions: Vec<Repetition>,
@@ -48,27 +48,27 @@ pub struct StepsVariant {
     pub baseline: bool,
     pub units: Units,
     pub repetitions: u32,
-    /// Seconds from the first step to the end of the last, with those of persons.
+    /// Seconds from the first step to the end of the last, with recorded times of people.
     pub total_s: Option<Estimate>,
-    /// Of these: doing, waiting, and what persons were once seen to take.
+    /// Parts of the total: doing, waiting, and recorded times of people.
     pub doing_s: Option<Estimate>,
     pub waiting_s: Option<Estimate>,
     pub recorded_s: f64,
-    /// The longest way through what each step needs: what it would take with all others beside.
+    /// Length of the critical path: the time if independent steps ran in parallel.
     pub critical_s: Option<Estimate>,
     /// Seconds of CPU time of the whole machine.
     pub cpu_s: Option<Estimate>,
-    /// That tools said they had made or changed.
+    /// Objects that tools reported as created or changed.
     pub objects: Option<Estimate>,
-    /// Images that nodes started containers from, those they pulled, and bytes of these.
+    /// Images that nodes started containers from, images they pulled, and the bytes pulled.
     pub images: Option<Estimate>,
     pub pulled: Option<Estimate>,
     pub pulled_bytes: Option<Estimate>,
-    /// Of `total_s` to the baseline's, paired by round.
+    /// `total_s` over the baseline's, paired by round.
     pub ratio: Option<Estimate>,
-    /// Of `total_s` and the baseline's, likewise.
+    /// `total_s` minus the baseline's, paired by round.
     pub difference_s: Option<Estimate>,
-    /// Positive takes longer.
+    /// Positive if it takes longer.
     pub change_percent: Option<Estimate>,
     pub verdict: Option<Verdict>,
     pub steps: Vec<StepsStep>,
@@ -80,16 +80,16 @@ pub struct StepsStep {
     pub name: String,
     pub kind: String,
     pub waiting: bool,
-    /// A person does it; its time was recorded elsewhere.
+    /// A person does this step; its time was recorded elsewhere.
     pub manual: bool,
     /// Medians over repetitions.
     pub started_s: f64,
     pub took_s: f64,
     pub shortest_s: f64,
     pub longest_s: f64,
-    /// Tries beyond the first, of all repetitions.
+    /// Tries beyond the first, over all repetitions.
     pub retries: u32,
-    /// The share of repetitions in which it was on the longest way.
+    /// Share of repetitions in which the step was on the critical path.
     pub critical: f64,
 }
 
@@ -100,7 +100,7 @@ impl Document for StepsReport {
 
     fn form(&self, form: Form) -> Option<String> {
         Some(match form {
-            // Plain data: nothing in it can fail to be written.
+            // Plain data: serialising it cannot fail.
             Form::Json => serde_json::to_string_pretty(self).unwrap_or_default() + "\n",
             Form::Text => text::text(self),
             Form::Markdown => text::markdown(self),

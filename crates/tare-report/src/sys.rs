@@ -1,4 +1,4 @@
-//! What `tare sys` found, as data (`tare.sys/1`), in words, and in UnixBench's.
+//! Results of `tare sys`, as data (`tare.sys/1`), as text, and in UnixBench's format.
 
 use serde::{Deserialize, Serialize};
 use tare_stats::Estimate;
@@ -15,7 +15,7 @@ pub struct SysReport {
     pub schema: String,
     pub seed: u64,
     pub interrupted: bool,
-    /// Of each call in each launch.
+    /// Slices of each call in each launch.
     pub slices: u64,
     pub slice_ns: u64,
     /// Processes at a time.
@@ -31,17 +31,17 @@ pub struct SysCall {
     pub launches: u32,
     pub made: u64,
     pub elapsed_ns: u64,
-    /// Nanoseconds a call; n is launches.
+    /// Nanoseconds per call; `n` is the number of launches.
     pub ns: Option<Estimate>,
-    /// Of all copies together.
+    /// Calls per second of all copies together.
     pub per_s: Option<Estimate>,
-    /// Why it could not be made.
+    /// Why the call could not be made.
     pub failed: Option<String>,
 }
 
 impl SysReport {
     pub fn json(&self) -> String {
-        // Plain data: nothing in it can fail to be written.
+        // Plain data: serialising it cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }
@@ -87,12 +87,12 @@ fn nanoseconds(ns: f64) -> String {
     }
 }
 
-/// A loop a second of its system-call mix, on a SPARCstation 20-61, is UnixBench's index 10.
+/// Loops per second of the system-call mix that make an index of 10, from a SPARCstation 20-61.
 const UNIXBENCH_BASELINE: f64 = 15_000.0;
 const UNIXBENCH_NAME: &str = "System Call Overhead";
 
-/// The line and the index that UnixBench's `Run syscall` prints. Its loop is five calls: dup,
-/// close, getpid, getuid, umask.
+/// Returns the line and the index that UnixBench's `Run syscall` prints. A loop makes five calls:
+/// dup, close, getpid, getuid, umask.
 pub fn unixbench(report: &SysReport) -> String {
     let mix = report.calls.iter().find(|call| call.call == "mix");
     let Some((mix, per_s)) = mix.and_then(|mix| Some((mix, mix.per_s?.point))) else {
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// The index that was published for so many loops a second.
+    /// Indices that were published for these loops per second.
     #[test]
     fn the_index_is_unixbenchs() {
         let text = unixbench(&report(18_750_490.3));

@@ -1,4 +1,4 @@
-//! Slices in the order they ran, reduced to what a picture of the whole run needs.
+//! Slices in the order they ran, reduced to what a chart of the whole run needs.
 
 use tare_model::Metric;
 use tare_model::metric::Basis;
@@ -16,7 +16,7 @@ pub struct Timeline {
 pub struct Mark {
     pub round: u32,
     pub variant: u32,
-    /// In the unit of the [`Timeline`]'s metric; `None` where there was nothing to measure.
+    /// In the unit of the [`Timeline`]'s metric; `None` if there was nothing to measure.
     pub value: Option<f32>,
     pub failed: u64,
 }
@@ -32,7 +32,7 @@ impl Timeline {
     }
 }
 
-/// What a single slice shows of a metric: a rate, or the mean of its latencies.
+/// Returns a slice's value of a metric: a rate, or the mean of its latencies.
 fn value(slice: &Slice, metric: Metric) -> Option<f64> {
     match metric.basis() {
         // Without a good reply the rate is 0, which is worth a mark.
@@ -42,7 +42,7 @@ fn value(slice: &Slice, metric: Metric) -> Option<f64> {
     }
 }
 
-/// The metric whose course over the run tells most, given what was to be resolved.
+/// Returns the metric to draw over the run, given the requested metrics.
 pub fn metric_of(asked: &[Metric]) -> Metric {
     let rates = [Metric::Throughput, Metric::Bandwidth, Metric::SystemCall];
     let found = asked.iter().copied().find(|metric| rates.contains(metric));

@@ -1,4 +1,4 @@
-//! Reports as a person at a terminal reads them: each kind of outcome, to the byte.
+//! Reports as they appear on a terminal: each kind of outcome, to the byte.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -20,7 +20,7 @@ use tare_stats::digest;
 
 use made_up::{facts, round, slice};
 
-/// Two servers, as somebody compares them.
+/// A comparison of two servers.
 fn of_pair() -> RunFacts {
     let mut facts = facts();
     facts.plan.name = "plain vs. parse".into();
@@ -51,7 +51,7 @@ fn document_of(facts: &RunFacts, rounds: u32, change: impl Fn(&mut Round)) -> Ru
     RunDocument::new(facts.clone(), digests, timeline)
 }
 
-/// The second server gives so many replies for a hundred of the first.
+/// The second server gives this many replies per hundred of the first.
 fn gives(percent: u64) -> impl Fn(&mut Round) {
     move |round| {
         for launch in &mut round.launches {
@@ -67,7 +67,7 @@ fn gives(percent: u64) -> impl Fn(&mut Round) {
     }
 }
 
-/// So many replies for a hundred of the first server, and latencies to match.
+/// Sets this many replies per hundred of the first server, and latencies to match.
 fn slow_down(slice: &mut Slice, percent: u64) {
     scale(&mut slice.counts, percent, 96);
     let good = slice.counts.good;
@@ -109,7 +109,7 @@ fn golden(name: &str, document: &dyn Document, columns_max: usize, lines_max: us
     assert!(got.lines().count() <= lines_max, "{name}: {} lines\n{got}", got.lines().count());
 }
 
-/// A pair of servers and what became of it.
+/// Most lines in the report of a pair.
 const PAIR: usize = 12;
 
 #[test]

@@ -37,7 +37,7 @@ use tare_stats::{Verdict, digest};
 
 use made_up::{facts, part, round, rounds, rounds_of, slice};
 
-/// What such servers use is not told from what others do.
+/// CPU use of such servers cannot be separated from that of other programs.
 #[test]
 fn others_are_not_seen_beside_servers_that_stand() {
     let mut stands = facts();
@@ -74,7 +74,7 @@ fn columns_that_a_terminal_has_no_room_for_are_with_all_figures() {
     assert!(why.contains(" p50 ") && why.contains(" memory "), "{why}");
 }
 
-/// A round in which the second variant's requests pass these, which use so much CPU.
+/// Makes the second variant's requests pass these hops, which use this much CPU.
 fn with_hops(round: &mut Round, hops: &[(&str, u64)]) {
     let launch = &mut round.launches[1];
     for (at, (name, _)) in hops.iter().enumerate() {
@@ -120,7 +120,7 @@ fn what_cpu_per_request_leaves_out_has_a_column_where_it_is_much() {
         });
         text::render(&document.report)
     };
-    // Of 95 ms.
+    // The variant uses 95 ms.
     assert!(text(5_000_000).contains("softirq CPU"), "{}", text(5_000_000));
     assert!(!text(1_000_000).contains("softirq CPU"));
 }
@@ -146,7 +146,7 @@ fn golden(name: &str, got: &str) {
     assert_eq!(got, expected, "{}: set UPDATE_GOLDEN=1 where the change is meant", path.display());
 }
 
-/// What lists of stored runs show is kept by the method's version.
+/// Lists of stored runs keep conclusions by the version of the method.
 #[test]
 fn what_is_concluded_changes_with_the_version_of_the_method_alone() {
     let version = tare_stats::analysis::VERSION;
@@ -184,7 +184,7 @@ fn document_of(facts: &RunFacts, change: impl Fn(&mut Round)) -> RunDocument {
     RunDocument::new(facts.clone(), digests, timeline)
 }
 
-/// The loops are over all forms: one that is added without a golden file fails.
+/// Loops over all formats, so that one without a golden file fails.
 #[track_caller]
 fn every_form(name: &str, document: &dyn Document) {
     for form in Form::ALL {
@@ -238,7 +238,7 @@ fn pair() -> PairDocument {
     let mut later = facts();
     (later.id, later.started_unix_ms) = (9, later.started_unix_ms + 86_400_000);
     later.machine = serde_json::json!({ "cpus": [0, 1, 2] });
-    // A tenth less of the variant, and a machine that is slower by a fifth.
+    // The variant loses a tenth, and the machine is slower by a fifth.
     let after = document_of(&later, |round| {
         round.launches.iter_mut().for_each(|launch| launch.load.sustained = None);
         for slice in &mut round.slices {
@@ -268,9 +268,9 @@ fn import() -> ImportDocument {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence");
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let vm = read("confidential-vm.md");
-    // A file whose second and third blocks are cut off.
+    // A file in which the second and third blocks are cut off.
     let cut = [&vm[..780], b"\n```\n# Cut\nRunning 1s test @ http://h/\n"].concat();
-    // What people make of outputs, and say of it.
+    // How people rewrite outputs, and describe them.
     let told = format!(
         "| variant | requests/s | mean latency | overhead | CPU |\n|---|---|---|---|---|\n\
          | plain | 1,000 | 1.0 ms | | 50 % |\n| proxied | 910 | 1.1 ms | 20 % | 60 % |\n\n\
@@ -306,7 +306,7 @@ fn every_form_of_an_import_to_the_byte() {
     every_form("import", &import);
 }
 
-/// Two procedures, of which a person does a part of one.
+/// Two procedures; a person does part of one.
 fn steps() -> StepsReport {
     let step = |name: &str, run: &str| Step {
         name: name.into(),
@@ -371,7 +371,7 @@ fn every_form_of_procedures_to_the_byte() {
     every_form("steps", &steps);
 }
 
-/// `.*` in the table stands for anything below.
+/// `.*` in the table stands for all keys below.
 #[test]
 fn the_json_of_pairs_imports_and_procedures_is_as_published() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
@@ -456,7 +456,7 @@ fn hostile_text_is_no_markup_in_html() {
             vec![Proof { layer: EVIL.into(), held: true, text: EVIL.into() }];
     });
     let html = document.render(Form::Html).unwrap();
-    // What tare writes itself: one script of its own, and one of data for each picture.
+    // Scripts that tare itself writes: one, and one block of data for each figure.
     let pictures = html.matches("<svg ").count();
     assert!(pictures > 8 && html.matches("<script").count() == pictures + 1, "{pictures} pictures");
     assert_eq!(html.matches("</script>").count(), pictures + 1);
@@ -480,7 +480,7 @@ fn hostile_text_is_no_markup_in_html() {
     }
 }
 
-/// Of made-up rounds of the size that the issue names; its time is measured by `bench/report`.
+/// With made-up rounds in the number that the issue names; `bench/report` measures the time.
 #[test]
 fn ten_variants_of_500_rounds_fit_into_three_megabytes() {
     let mut facts = facts();
@@ -504,7 +504,7 @@ fn ten_variants_of_500_rounds_fit_into_three_megabytes() {
     assert!(html.len() > 500_000, "{} bytes: are the dots there?", html.len());
 }
 
-/// Paths of keys, lists as `[]`, keys that are names or numbers as `*`.
+/// Collects paths of keys: lists as `[]`, keys that are names or numbers as `*`.
 fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     const OPEN: [&str; 6] = [
         "machine",
@@ -534,7 +534,7 @@ fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Every key that is written is published, and every key that is published is written.
+/// Every key that is written is documented, and every documented key is written.
 #[test]
 fn json_is_as_published() {
     let mut all = BTreeSet::new();
@@ -547,7 +547,7 @@ fn json_is_as_published() {
         let probe = round.launches[1].probe.as_mut().unwrap();
         probe.content_encoding = Some("gzip".into());
         probe.first_difference = Some("byte 0".into());
-        // Slower than in slices, by far.
+        // Much slower than in slices.
         if let Some(sustained) = &mut round.launches[1].load.sustained {
             sustained.bins.iter_mut().for_each(|bin| bin.answered = bin.answered * 6 / 10);
         }
@@ -597,7 +597,7 @@ fn unknown_and_missing_keys_are_refused() {
     }
 }
 
-/// It had the check, which is why it has no verdict.
+/// It had the check, and for that reason has no verdict.
 #[test]
 fn what_has_no_verdict_is_not_said_to_lack_sustained_load() {
     let report = build(

@@ -1,4 +1,4 @@
-//! What runs concluded, in short: kept in the store beside them, for lists of many runs.
+//! Short conclusions of runs, stored beside them for lists of many runs.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::stored::document_within;
 use crate::{is_running, plan_of};
 use tare_model::Failure;
 
-/// What was asked of one variant, and what came of it.
+/// The verdict on one variant in one metric asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conclusion {
@@ -25,7 +25,7 @@ pub struct Conclusion {
     pub overhead_percent: f64,
 }
 
-/// What a report says of what was asked.
+/// Extracts the conclusions from a report.
 fn concluded(report: &RunReport) -> Vec<Conclusion> {
     let asked = report.comparisons.iter().filter(|comparison| comparison.asked);
     let of = |comparison: &tare_report::run::Comparison| Conclusion {
@@ -37,20 +37,19 @@ fn concluded(report: &RunReport) -> Vec<Conclusion> {
     asked.map(of).collect()
 }
 
-/// What several runs concluded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conclusions {
     pub by_run: BTreeMap<RunId, Vec<Conclusion>>,
-    /// Runs of which it is still to be worked out.
+    /// Runs that are still to be analysed.
     pub missing: usize,
 }
 
-/// What these runs concluded, as far as it is known, or can be worked out in so long a time, the
-/// first ones first. It is kept where the store can be written to.
+/// Conclusions of these runs that are known or can be computed within `patience`, in the given
+/// order. New ones are stored if the store is writable.
 pub fn conclusions(store: &Store, rows: &[RunRow], patience: DurationNs) -> Conclusions {
     let limit = monotonic_now() + patience;
     let mut known = BTreeMap::new();
-    // In a store that others write to, anything may be written there.
+    // A store that others write to may contain anything.
     if store.is_ours() {
         for (run, rounds, text) in store.conclusions(VERSION) {
             known.insert(run, (rounds, text));
@@ -66,7 +65,7 @@ pub fn conclusions(store: &Store, rows: &[RunRow], patience: DurationNs) -> Conc
                 all.missing += 1;
                 continue;
             }
-            // A run that cannot be read, or not so soon, says so when it is asked for.
+            // A run that cannot be read, or not in time, reports that when it is opened.
             None => worked_out(store, row, patience).unwrap_or_default(),
         };
         all.by_run.insert(row.id, found.into_iter().map(one_line).collect());
@@ -74,7 +73,7 @@ pub fn conclusions(store: &Store, rows: &[RunRow], patience: DurationNs) -> Conc
     all
 }
 
-/// Keeps what a run concluded, by its report.
+/// Stores the conclusions of a run, from its report.
 pub fn conclude(store: &Store, row: &RunRow, report: &RunReport) {
     keep(store, row.id, row.rounds, &concluded(report));
 }
@@ -92,14 +91,14 @@ fn worked_out(
     Ok(found)
 }
 
-/// A store that cannot be written to is read as well without it.
+/// Errors are ignored: a read-only store can be read without conclusions.
 fn keep(store: &Store, run: RunId, rounds: u32, found: &[Conclusion]) {
     if let Ok(text) = serde_json::to_string(found) {
         let _ = store.conclude(run, VERSION, rounds, &text);
     }
 }
 
-/// A stranger's store: a name is one line, and no command to a terminal.
+/// Somebody else may have written the store: a name is made one line without terminal escapes.
 fn one_line(found: Conclusion) -> Conclusion {
     Conclusion { variant: plain::line(&found.variant).into_owned(), ..found }
 }

@@ -1,5 +1,5 @@
-//! Runs that are over, read back from the store: plans, rounds, reports, and what they concluded.
-//! The same slices give the same report, to the byte, whoever asks: a command, or a browser's view.
+//! Reads finished runs back from the store: plans, rounds, reports and conclusions. The same slices
+//! give the same report, byte for byte, in a command and in a browser's view.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What the store holds of a run: its plan, its rounds, its report.
+//! Reads a stored run: its plan, its rounds, its report.
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
@@ -14,7 +14,7 @@ use tare_store::{RunRow, Store};
 
 use tare_model::Failure;
 
-/// A process of that number lives, and is tare: good enough to say "being measured".
+/// Whether its process is alive and is tare: good enough to say "being measured".
 pub fn is_running(row: &RunRow) -> bool {
     let name = std::fs::read_to_string(format!("/proc/{}/comm", row.owner_pid));
     row.stopped_by.is_none()
@@ -22,8 +22,8 @@ pub fn is_running(row: &RunRow) -> bool {
         && name.is_ok_and(|name| name.trim_end() == "tare")
 }
 
-/// A stored plan, as it was when its run was measured: whether it could run today is asked of those
-/// that are to be resumed.
+/// Reads a stored plan as it was measured. Whether it could run today is checked only for runs that
+/// are to be resumed.
 pub fn plan_of(row: &RunRow) -> Result<PlanParts, Failure> {
     let mut parts: PlanParts = serde_json::from_str(&row.plan).map_err(|error| {
         let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
@@ -32,7 +32,7 @@ pub fn plan_of(row: &RunRow) -> Result<PlanParts, Failure> {
     if parts.variants.is_empty() {
         return Err(Failure::environment(format!("the plan of run {} has no variants", row.id)));
     }
-    // A stranger's store: a name is one line, and no command to a terminal.
+    // Somebody else may have written the store: names are made one line without terminal escapes.
     parts.name = plain::line(&parts.name).into_owned();
     for variant in &mut parts.variants {
         variant.name = plain::line(&variant.name).into_owned();
@@ -45,7 +45,7 @@ pub fn document_of(store: &Store, row: &RunRow, plan: &PlanParts) -> Result<RunD
     document_until(store, row, plan, Instant::FAR)
 }
 
-/// The same, where it can be had in so long a time.
+/// Like [`document_of`], with a time limit.
 pub(crate) fn document_within(
     store: &Store,
     row: &RunRow,
@@ -82,7 +82,7 @@ pub fn digests_of(
     Ok(digests)
 }
 
-/// A day of rounds takes less; a stranger's store may hold any number.
+/// A day of rounds takes less; a store from somebody else may hold any number.
 const MEMORY_MAX: u64 = 1 << 30;
 
 /// The rounds that count, one at a time: together they would fill the memory.
@@ -112,10 +112,10 @@ fn for_each_round(
     Ok(())
 }
 
-/// Whole cycles that make a round which was cut off count.
+/// Whole cycles that an interrupted round needs to count.
 const WHOLE_MIN: u32 = 2;
 
-/// A round that was cut short counts as far as its cycles are whole, where there are enough.
+/// Reduces an interrupted round to its whole cycles, if there are enough.
 fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
     if round.elapsed_ns > 0 {
         return Some(round);
@@ -131,7 +131,7 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
     Some(round)
 }
 
-/// What the first rounds of a run found, which is to go on with it.
+/// The values that a run's first rounds determined, with which it continues.
 pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Found>, Failure> {
     let Some(found) = &row.found else { return Ok(None) };
     let wrong = |why: String| Failure::environment(format!("run {}: {why}", row.id));
@@ -151,7 +151,7 @@ pub fn facts(plan: &PlanParts, row: &RunRow) -> RunFacts {
         stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
         machine: serde_json::from_str(&row.machine).unwrap_or_default(),
         plan: plan.clone(),
-        // What a stranger wrote there is not shown.
+        // Invalid values, which somebody else may have written, are not shown.
         found: found_of(row, plan).ok().flatten(),
         lost: row.lost.clone(),
     }

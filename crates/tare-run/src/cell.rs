@@ -1,5 +1,5 @@
-//! One question while it is measured: where its slices go, and what was seen so far. A run has one;
-//! a sweep has one for each of its values, all on the same launches.
+//! One load while it is measured: where its slices are kept, and its results so far. A run has one
+//! cell; a sweep has one for each of its values, all on the same launches.
 
 use tare_model::found::Found;
 use tare_model::plan::Plan;
@@ -16,17 +16,17 @@ pub struct Cell<'a> {
     pub plan: &'a Plan,
     /// Where its slices are kept.
     pub run: RunId,
-    /// The shape of its slices, once trials have shown it.
+    /// The shape of its slices, once trials have found it.
     pub shape: Option<SliceShape>,
-    /// What each variant needs until it is warm, once launches have shown it.
+    /// The warm-up that each variant needs, once launches have shown it.
     pub warm: Option<Vec<WarmUp>>,
     pub digests: Vec<RoundDigest>,
-    /// Why it is measured no further, where that is not its design's wish.
+    /// Why it is measured no further, if its design did not end it.
     pub stopped: Option<Stopped>,
 }
 
 impl<'a> Cell<'a> {
-    /// `found` and `digests` are of the part of the run that is over.
+    /// `found` and `digests` are those of the earlier part of a resumed run.
     pub fn new(
         plan: &'a Plan,
         run: RunId,

@@ -1,4 +1,4 @@
-//! Time, as a run sees it: this machine's, or a test's.
+//! Time as a run sees it: this machine's, or a test's.
 
 use std::thread::park_timeout;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub trait Clock {
     fn pause(&self, time: DurationNs);
 }
 
-/// The time of day, and threads that wait.
+/// The clock of this machine. A pause blocks the thread.
 pub struct SystemClock;
 
 impl Clock for SystemClock {

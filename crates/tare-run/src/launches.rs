@@ -1,4 +1,4 @@
-//! Launches: servers started, asked until they answer, and stopped.
+//! Launches: servers are started, probed until they reply, and stopped.
 
 use std::collections::BTreeMap;
 
@@ -29,32 +29,32 @@ use crate::observer::Event;
 use crate::runner::Runner;
 use crate::schedule::CellId;
 
-/// A server that is late says so itself within this, with its last words.
+/// A late server reports it within this time, with its last output.
 const LATE: DurationNs = DurationNs::from_secs(2);
 
-/// One variant while it is up.
+/// One variant that is up.
 pub(crate) struct RunningVariant<L: World> {
     pub variant: VariantId,
     pub launched: Option<L::Launch>,
     pub clients: L::Clients,
-    /// Its connections, all its life: a server may cost more on new ones, as Node.js does for its
-    /// first thousands of requests on them.
+    /// Its connections, kept for its whole life: a server may cost more on new ones, as Node.js
+    /// does for the first thousands of requests.
     pub connections: L::Load,
-    /// The cell whose load they are open for, and how it is made.
+    /// The cell for which they are open, and how its load is made.
     opened: Option<(CellId, MadeBy)>,
-    /// Requests that were answered so far, and that were not, in time or at all.
+    /// Requests that were answered so far, and those that timed out or were cut off.
     answered: u64,
     unanswered: u64,
-    /// What each cell that is measured asks, and what it was answered.
+    /// The load of each cell that is measured, and its results.
     pub lanes: BTreeMap<CellId, LanePlan>,
     started_unix_ms: u64,
     ready: DurationNs,
-    /// With its place, where that is asked.
+    /// The cost of its start with its place, if the plan measures startup.
     startup: Option<Startup>,
     pub meter: Option<L::Meter>,
     counted: Option<u64>,
     logged_before: (u64, u64),
-    /// Its parts when it was ready; the server is the last.
+    /// Its parts when it became ready; the server is last.
     parts_before: Vec<LaunchPart>,
 }
 
@@ -62,17 +62,18 @@ pub(crate) struct RunningVariant<L: World> {
 struct Starting<L: World> {
     variant: VariantId,
     launched: Option<L::Launch>,
-    /// When its place began to start, and what the machine had used then, where that is asked.
+    /// When its place began to start, and the machine's counters then, if the plan measures
+    /// startup.
     from: Instant,
     machine: Option<tare_lab::machine::Counters>,
     at: Instant,
     unix_ms: u64,
 }
 
-/// What it took from nothing to the first good reply.
+/// The cost from nothing to the first good reply.
 struct Startup {
     took: DurationNs,
-    /// The whole machine used this meanwhile.
+    /// CPU time of the whole machine meanwhile.
     cpu_ns: u64,
 }
 
@@ -80,11 +81,11 @@ struct Startup {
 pub(crate) struct LanePlan {
     pub plan: LoadPlan,
     pub probe: Option<Probe>,
-    /// What the server used meanwhile.
+    /// CPU time of the server during the cell's turns.
     pub cpu_ns: u64,
-    /// What it saw and did beside slices.
+    /// Observations outside slices.
     pub load: LaunchLoad,
-    /// What connections did that are closed by now.
+    /// Totals of connections that are already closed.
     pub beside: LaneLife,
     /// Connections of this cell that the server closed; other cells share the launch.
     pub closed_by_server: u64,
@@ -105,12 +106,12 @@ impl<L: World> RunningVariant<L> {
     pub fn lane_mut(&mut self, cell: CellId) -> &mut LanePlan {
         match self.lanes.get_mut(&cell) {
             Some(lane) => lane,
-            // Every cell that is measured is asked once when a variant is launched.
+            // Each measured cell gets a lane when a variant is launched.
             None => panic!("a cell without a lane: {cell:?}"),
         }
     }
 
-    /// Opens its connections, where they are not open yet.
+    /// Opens its connections for a cell, unless they are open for it; returns how load is made.
     pub fn open(&mut self, cell: CellId) -> Result<MadeBy, Failure> {
         match &self.opened {
             Some((open, made_by)) if *open == cell => Ok(made_by.clone()),
@@ -122,7 +123,6 @@ impl<L: World> RunningVariant<L> {
         }
     }
 
-    /// Makes load on it.
     pub fn load(&mut self, stretch: Stretch) -> Result<Measured, Failure> {
         let measured = self.connections.slice(stretch)?;
         self.saw(&measured.counts);
@@ -136,7 +136,7 @@ impl<L: World> RunningVariant<L> {
         self.unanswered += counts.cut + timed_out.map(|(_, n, _)| n).sum::<u64>();
     }
 
-    /// How many requests had no reply, if any.
+    /// Describes how many requests had no reply, if there are any.
     pub fn without_reply(&self, name: &str) -> Option<String> {
         let all = self.answered + self.unanswered;
         (self.unanswered > 0)
@@ -156,7 +156,7 @@ impl<L: World> RunningVariant<L> {
         self.used().usage.map_or(0, |usage| usage.cpu_ns())
     }
 
-    /// Its parts as they are now, with what held them up since it was ready.
+    /// Returns its parts now, with the throttled periods since it was ready.
     fn parts(&self) -> Vec<LaunchPart> {
         let mut parts = self.meter.as_ref().map_or_else(Vec::new, L::Meter::parts);
         for (part, before) in parts.iter_mut().zip(&self.parts_before) {
@@ -170,7 +170,7 @@ impl<L: World> RunningVariant<L> {
         self.launched.as_ref().map_or((0, 0), L::Launch::logged)
     }
 
-    /// What is known of a launch when its load has ended.
+    /// Returns the record of a launch at the end of its load.
     pub fn end(&mut self, life: LaneLife, placement: Placement) -> Launch {
         let LaneLife { sent, closed_by_server, unanswered, .. } = life;
         let served = self.counted.and_then(|before| {
@@ -201,7 +201,7 @@ impl<L: World> RunningVariant<L> {
                 .reduce(|a, b| Some(a? + b?))
                 .flatten(),
             layers_rss_bytes: None,
-            // What it says of its start is not the price of a request.
+            // Its log output at start is not a cost of requests.
             log_lines: log_lines.saturating_sub(self.logged_before.0),
             log_bytes: log_bytes.saturating_sub(self.logged_before.1),
             closed_by_server,
@@ -219,8 +219,8 @@ impl<L: World> RunningVariant<L> {
 }
 
 impl<L: World> Runner<'_, L> {
-    /// Starts them all, then waits for each until it gives a good reply. Fewer come back where the run
-    /// is halted meanwhile.
+    /// Starts all of them, then waits for each until it gives a good reply. Returns fewer if the
+    /// run is halted meanwhile.
     pub(crate) fn launch_all(
         &mut self,
         group: &[VariantId],
@@ -260,7 +260,7 @@ impl<L: World> Runner<'_, L> {
             let machine = from_nothing.then(|| self.lab.machine());
             let from = self.clock().now();
             let launched = self.lab.launch(variant, round)?;
-            // What a place took to start is not the server's.
+            // The start of a place is not part of the server's start.
             let began = launched.as_ref().map(L::Launch::started);
             let at = began.unwrap_or_else(|| self.clock().now());
             let unix_ms = self.clock().unix_ms();
@@ -269,7 +269,7 @@ impl<L: World> Runner<'_, L> {
         Ok(())
     }
 
-    /// Waits for its first good reply; `None` where the run is halted before that.
+    /// Waits for its first good reply; `None` if the run is halted first.
     fn wait_until_up(
         &mut self,
         started: &mut Starting<L>,
@@ -339,7 +339,7 @@ impl<L: World> Runner<'_, L> {
         Ok(Some(up))
     }
 
-    /// Evidence about a variant's layers, as far as it can be had before load.
+    /// Begins the proofs of a variant's layers, as far as they exist before load.
     fn begin_proofs(
         &mut self,
         cell: CellId,
@@ -356,11 +356,11 @@ impl<L: World> Runner<'_, L> {
         let failed = None;
         let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, clients, load, failed };
         let begun = launched.begin_proofs(&path, &mut asker);
-        // What went wrong with asking is known better than a layer can tell.
+        // The error of a failed probe is more exact than the layer's.
         begun.map_err(|error| asker.failed.map_or(error, Failure::from))
     }
 
-    /// Where the load of a variant goes, and what it asks.
+    /// Plans the load of a variant: where it goes and what it requests.
     fn lane_plan(
         &self,
         cell: CellId,
@@ -392,7 +392,7 @@ impl<L: World> Runner<'_, L> {
         resolve(&load, &url, endpoint, plan.seed)
     }
 
-    /// Probes until there is a reply that is not the server's "not yet".
+    /// Probes until a reply is expected or below 500; at the limit, any reply will do.
     fn first_reply(
         &mut self,
         variant: VariantId,
@@ -410,7 +410,7 @@ impl<L: World> Runner<'_, L> {
                     self.unanswered.get_or_insert_with(none);
                     Ok(None)
                 }
-                // A datagram may be lost: slices tell whether any comes back.
+                // A datagram may be lost; the slices will show whether replies come back.
                 Ok(Err(_)) if matches!(plan.engine.endpoint, Endpoint::Udp(_)) => Ok(None),
                 Ok(Err(why)) => Err(Failure::target(self.without_replies(variant, plan, why))),
                 Err(error) => Err(error),
@@ -434,11 +434,11 @@ impl<L: World> Runner<'_, L> {
                     return Ok(Some(probe));
                 }
                 Ok(_) => launched.not_yet(Instant::FAR)?,
-                // It will not speak another protocol a moment later.
+                // A server that starts does not change its protocol.
                 Err(why) if is_wrong_protocol(&why) => {
                     return Err(Failure::target(format!("{name}: {why}")));
                 }
-                // An agent may not notice, or not say, that its server is late.
+                // An agent may not notice, or not report, that its server is late.
                 Err(why) if self.clock().now() > limit + LATE => {
                     let text =
                         format!("{name}: no good reply within --ready-within (last error: {why})");
@@ -455,7 +455,7 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// Remembers what a server that is not ready has to say when the time is over.
+    /// Records why a server is not ready when the time is over.
     fn note_unready(&mut self, variant: VariantId, launched: Option<&mut L::Launch>) {
         let why = launched.and_then(|launched| launched.not_yet(Instant::ZERO).err());
         let name = &self.plan().variants[variant.0].name;
@@ -463,7 +463,7 @@ impl<L: World> Runner<'_, L> {
         self.unanswered.get_or_insert_with(none);
     }
 
-    /// A status that is not good says at once what a whole run would.
+    /// Fails at once on a status that would make every reply of the run bad.
     fn check_status(
         &self,
         cell: CellId,
@@ -473,10 +473,10 @@ impl<L: World> Runner<'_, L> {
     ) -> Result<(), Failure> {
         let facts = &self.cells[cell.0].plan.variants[variant.0];
         let may_differ = facts.may_differ_in(Difference::Status) || self.services.allows_void;
-        // The other values of a sweep may do better.
+        // Other values of a sweep may get good replies.
         let is_good = load.engine.expected.contains(probe.status);
         let run = &self.cells[cell.0];
-        // Later rounds, and lists of paths, are for the guard on errors.
+        // In later rounds and for lists of paths, the guard on errors decides.
         let Some(http) = run.plan.load.http() else { return Ok(()) };
         let paths = http.paths.several();
         let is_for_guards = !run.digests.is_empty() || paths.len() > 1;
@@ -484,7 +484,7 @@ impl<L: World> Runner<'_, L> {
             return Ok(());
         }
         let Probe { status, body_start, .. } = probe;
-        // nginx, Apache and Go say so in a page.
+        // nginx, Apache and Go explain this in a page.
         if *status == 400
             && ["HTTPS port", "HTTPS server", "SSL-enabled"]
                 .iter()
@@ -501,7 +501,8 @@ impl<L: World> Runner<'_, L> {
         )))
     }
 
-    /// Why this server, which was up before the run, has no reply; and the others that have none.
+    /// Explains why this server, which was up before the run, has no reply; adds all others without
+    /// one.
     fn without_replies(&mut self, variant: VariantId, plan: &LoadPlan, why: String) -> String {
         let told = |name: &str, plan: &LoadPlan, why: &str| {
             let hint = hint(plan.engine.protocol, why);
@@ -529,7 +530,7 @@ impl<L: World> Runner<'_, L> {
         all.join("; ")
     }
 
-    /// An error that says how it ended, where a server under load did.
+    /// Fails if a server has ended; the error says how.
     pub(crate) fn check_alive(&self, up: &mut RunningVariant<L>) -> Result<(), Failure> {
         let Some(launched) = up.launched.as_mut().filter(|launched| !launched.is_alive()) else {
             return Ok(());
@@ -560,7 +561,7 @@ impl<L: World> Runner<'_, L> {
     }
 }
 
-/// What a first request's failure may mean.
+/// Returns what the failure of a first request may mean.
 fn hint(protocol: Protocol, why: &str) -> &'static str {
     let is = |defect: ReplyDefect| why == defect.to_string();
     match (protocol.is_served(), is(ReplyDefect::ClosedBeforeReply), is(ReplyDefect::WrongContent))
@@ -571,8 +572,9 @@ fn hint(protocol: Protocol, why: &str) -> &'static str {
     }
 }
 
-/// What a launch is asked. Behind a Service it is asked for by that: meshes and gateways go by the
-/// name, and know no localhost. With TLS the name is the certificate's.
+/// Returns the URL for requests to a launch. Behind a Service, its host is the Service's: meshes
+/// and gateways route by that name, and do not know localhost. With TLS the host must stay the
+/// certificate's.
 fn url_of(plan: &Plan, variant: VariantId, launched: &impl world::Launch) -> Result<Url, Failure> {
     let address = launched.address();
     let mut url = plan.variants[variant.0].url(address.port())?;
@@ -582,8 +584,8 @@ fn url_of(plan: &Plan, variant: VariantId, launched: &impl world::Launch) -> Res
     Ok(url)
 }
 
-/// A faster variant gets further in a list: launches begin at different places, the same for all
-/// variants of a round.
+/// Begins a list of paths at a place that is random for each round but the same for all its
+/// variants: a faster variant gets further in the list.
 fn begin_list_anywhere(plan: &mut LoadPlan, round: u32) {
     if let Order::InTurn { from } = &mut plan.order {
         let mut random = Random::stream(plan.seed, "paths", u64::from(round));
@@ -591,7 +593,7 @@ fn begin_list_anywhere(plan: &mut LoadPlan, round: u32) {
     }
 }
 
-/// Asks for other paths of a variant, as its load would.
+/// Requests other paths of a variant, as its load would.
 struct VariantAsker<'a, L: World> {
     plan: &'a Plan,
     variant: VariantId,

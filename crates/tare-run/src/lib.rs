@@ -1,9 +1,9 @@
-//! Runs a plan: rounds of launches and slices, until there is enough.
+//! Runs a plan: rounds of launches and slices, until its design ends it.
 //!
 //! The [`runner`] runs rounds, each a [`round`] of launches, probes and slices in the order that
 //! the [`schedule`] gives, and hands every slice to the [`record`]. A [`cell`] is one plan while it
-//! is measured; those of a sweep share launches. What the runner needs of the world is in
-//! `tare_lab::world`; time is a [`clock`]. An [`observer`] hears what happens meanwhile.
+//! is measured; the cells of a sweep share launches. The runner's interface to servers is
+//! `tare_lab::world`; time is a [`clock`]. An [`observer`] receives events.
 
 #![forbid(unsafe_code)]
 

@@ -1,20 +1,20 @@
-//! Who watches a run: the live table, plain progress lines, a test's log.
+//! Observers of a run: the live table, plain progress lines, a test's log.
 
 use tare_model::plan::VariantId;
 use tare_stats::RoundDigest;
 
 use crate::schedule::CellId;
 
-/// Something that happened.
+/// An event of a run.
 pub enum Event<'a> {
-    /// Before the first round, something takes its time.
+    /// Before the first round: something takes long to start.
     Waiting(&'a str),
     /// A round began; its variants are launched in this order.
     RoundStarted {
         round: u32,
         order: &'a [VariantId],
     },
-    /// A variant is up, and answered.
+    /// A variant is up and has replied.
     Up {
         variant: VariantId,
     },
@@ -23,12 +23,12 @@ pub enum Event<'a> {
         variant: VariantId,
         cycle: u32,
     },
-    /// What a cell found so far; after a round.
+    /// The results of a cell so far, after a round.
     EstimateChanged {
         cell: CellId,
         digests: &'a [RoundDigest],
     },
-    /// Something failed in it, and it does not count.
+    /// A round failed and does not count.
     RoundLost {
         round: u32,
         why: &'a str,
@@ -40,7 +40,7 @@ pub trait Observer {
     fn on_event(&mut self, event: &Event<'_>);
 }
 
-/// Nobody watches.
+/// Ignores all events.
 pub struct Nobody;
 
 impl Observer for Nobody {

@@ -1,4 +1,4 @@
-//! One load, made once, by clients that are elsewhere, of a server that is up already.
+//! One load, made once by clients elsewhere, on a server that is already up.
 
 use std::path::Path;
 
@@ -15,19 +15,19 @@ use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 
 pub struct Once {
-    /// What opening connections was like included.
+    /// Includes the opening of connections.
     pub measured: Measured,
-    /// Its intervals at each client, which begin when they did since the load began there; or why
-    /// they could not be fetched.
+    /// The intervals at each client, which begin at their offset from the start of the load there;
+    /// or why they could not be fetched.
     pub intervals: Result<Vec<Measured>, Failure>,
     pub made_by: MadeBy,
-    /// Where the clients were, as seen from inside.
+    /// Evidence of where the clients ran, as seen from inside their places.
     pub proofs: Vec<Proof>,
     /// What could not be removed.
     pub left: Vec<String>,
 }
 
-/// Makes the plan's load from `clients`, whose places are made for it and removed.
+/// Makes the plan's load from `clients`. Their places are made for it and removed.
 pub fn load_from(
     clients: Clients,
     plan: &LoadPlan,
@@ -76,7 +76,7 @@ fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, Failure> {
     if let Some(opening) = load.opening() {
         measured.counts.add_opening(&opening.counts);
     }
-    // What was measured stands without them.
+    // The results are valid without the intervals.
     let intervals = load.intervals();
     load.close()?;
     Ok((measured, intervals, made_by))

@@ -6,14 +6,14 @@ use tare_model::Failure;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Every interval asked for is as narrow as asked.
+    /// Every requested interval is narrow enough.
     Precision,
     /// Every gate is decided.
     Gates,
     MaxTime,
-    /// As many rounds as the user asked for.
+    /// The requested number of rounds is complete.
     Rounds,
-    /// No verdict is allowed anyway.
+    /// Guards forbid every verdict.
     Void,
     Interrupted,
     Failed(Failure),
@@ -32,7 +32,7 @@ impl From<Ended> for Stopped {
 }
 
 impl Stopped {
-    /// As it stands in the store and in JSON.
+    /// Returns its word in the store and in JSON.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Precision => "precision",

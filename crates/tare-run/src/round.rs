@@ -1,4 +1,4 @@
-//! One round: every variant launched, probed, put under slices in turn, and stopped.
+//! One round: every variant is launched, probed, measured in slices, and stopped.
 
 use tare_guards::replies::probes_forbid_all;
 use tare_io::DurationNs;
@@ -19,8 +19,8 @@ use crate::schedule::{self, CellId};
 use tare_model::Failure;
 
 impl<L: World> Runner<'_, L> {
-    /// Runs a round as it was asked for; `None` where it was halted: what it measured is in
-    /// the store. A cell that failed is not among those that come back.
+    /// Runs a round as the design asked; `None` if it was halted, when the store holds what was
+    /// measured. Cells that failed are left out of the result.
     pub(crate) fn round(
         &mut self,
         index: u32,
@@ -41,7 +41,7 @@ impl<L: World> Runner<'_, L> {
             self.run_group(group, &mut asked, &mut rounds)?;
             match self.halted() {
                 None => {}
-                // What is whole when the time is over counts.
+                // A round that is complete when the time is over counts.
                 Some(HaltReason::TimeOver) if at == last => {}
                 Some(HaltReason::TimeOver) => self.cut_short(&rounds),
                 Some(_) => return Ok(None),
@@ -63,7 +63,7 @@ impl<L: World> Runner<'_, L> {
         Ok(Some(rounds))
     }
 
-    /// Variants that are up at the same time; each cell is measured on them.
+    /// Runs variants that are up at the same time, and measures each cell on them.
     fn run_group(
         &mut self,
         group: &[VariantId],
@@ -130,7 +130,8 @@ impl<L: World> Runner<'_, L> {
             return self.stop_all(up);
         }
         for up in &mut up {
-            // Its workers may go on without it; that is not what was asked for.
+            // Workers may go on after their server's first process ended, but that is not the
+            // server to measure.
             self.check_alive(up)?;
         }
         for (up, life) in up.iter_mut().zip(lives) {
@@ -145,7 +146,7 @@ impl<L: World> Runner<'_, L> {
             }
         }
         self.stop_all(up)?;
-        // Launching and stopping are every cell's alike.
+        // All cells share the time of launching and stopping equally.
         let shared = self.clock().now().since(began).as_ns() - measuring.as_ns();
         for (_, round) in rounds {
             round.elapsed_ns += shared / cells as u64;
@@ -153,8 +154,8 @@ impl<L: World> Runner<'_, L> {
         Ok(())
     }
 
-    /// Looks at what the probes of these saw. Why none can be compared with the baseline, where the
-    /// run is not to go on for that.
+    /// Compares the probes. Returns why no variant can be compared with the baseline, if that
+    /// should end the run.
     fn compare_probes(
         &self,
         up: &mut [RunningVariant<L>],
@@ -174,7 +175,7 @@ impl<L: World> Runner<'_, L> {
             let mut probes = vec![None; plan.variants.len()];
             up.iter().for_each(|up| probes[up.variant.0] = up.lane(*cell).probe.as_ref());
             let why = probes_forbid_all(self.cells[cell.0].plan, &probes);
-            // A sweep goes on for the sake of one value.
+            // A sweep goes on if one of its values can be compared.
             forbidden = Some(match forbidden {
                 None => why,
                 Some(before) => before.and(why),
@@ -183,7 +184,7 @@ impl<L: World> Runner<'_, L> {
         forbidden.flatten().filter(|_| is_first && !self.services.allows_void)
     }
 
-    /// These get no whole round any more: the time is over.
+    /// If the time is over, records that these cells get no further whole round.
     fn cut_short(&mut self, rounds: &[(CellId, Round)]) {
         if self.halted() == Some(HaltReason::TimeOver) {
             for (cell, _) in rounds {
@@ -192,8 +193,7 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// Only launches that no other cell has loaded yet can tell what they use at rest, and how long
-    /// they take to be warm.
+    /// Watches launches at rest and surveys their warm-up, before any other cell has loaded them.
     fn begin_load(
         &mut self,
         cell: CellId,
@@ -209,7 +209,7 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// A cell's first slice of a round is about to come: how many there are is known now.
+    /// Records the round before a cell's first slice, when the number of cycles is known.
     pub(crate) fn begin(
         &self,
         cell: CellId,
@@ -225,7 +225,7 @@ impl<L: World> Runner<'_, L> {
         self.write(run, Entry::RoundBegan { number, cycles, started_unix_ms })
     }
 
-    /// One cell's cycles, and what the machine did meanwhile; what its lanes did in their lives.
+    /// Measures one cell's cycles and the machine meanwhile; returns the totals of the lanes too.
     fn measure_cell(
         &mut self,
         turn: usize,
@@ -247,7 +247,7 @@ impl<L: World> Runner<'_, L> {
             }
             Ok(CellMeasured { is_whole })
         });
-        // All are closed, also where one fails.
+        // All are closed, even if one fails.
         let lives: Vec<_> = up.iter_mut().map(RunningVariant::close).collect();
         let lives: Result<Vec<LaneLife>, Failure> = lives.into_iter().collect();
         let mut of_servers = 0;
@@ -260,7 +260,7 @@ impl<L: World> Runner<'_, L> {
         }
         let mut machine = self.lab.machine().since(&before);
         let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
-        // Clients and runtimes in places are ours as well as servers are.
+        // Clients and runtimes in places count as tare's own; servers do not.
         machine.own_cpu_ns += in_places.saturating_sub(of_servers);
         round.machine.then(&machine);
         if self.cells[cell.0].plan.load.has_new_connections() {
@@ -282,16 +282,16 @@ impl<L: World> Runner<'_, L> {
     }
 }
 
-/// What a cell's turn in a round came to.
+/// The result of a cell's turn in a round.
 struct CellMeasured {
-    /// All of its slices were made.
+    /// Whether all of its slices were made.
     is_whole: bool,
 }
 
-/// The end of a place is heard within this.
+/// The end of a place is reported within this time.
 const PLACE_GONE_WITHIN: DurationNs = DurationNs::from_ms(1500);
 
-/// Who meets a place that is no more hears first that nobody answers.
+/// Returns why a place is gone: requests fail before its end is reported.
 fn place_gone<L: World>(up: &[RunningVariant<L>]) -> Option<Failure> {
     up.iter()
         .filter_map(|up| up.launched.as_ref())

@@ -1,4 +1,4 @@
-//! Runs rounds until the stopping rule, the clock or the user says stop.
+//! Runs rounds until the stopping rule, the deadline or the user ends the run.
 
 use std::collections::BTreeSet;
 
@@ -24,39 +24,39 @@ use crate::record::Record;
 use crate::schedule::CellId;
 use tare_model::{Failure, Fault};
 
-/// Everything that a run holds while it runs.
+/// The state of a run.
 pub struct Runner<'a, L: World> {
-    /// What is measured on the same launches: they differ in load only.
+    /// Cells measured on the same launches; they differ only in load.
     pub(crate) cells: Vec<Cell<'a>>,
     pub(crate) lab: L,
-    /// Asks servers what they answer.
+    /// Probes servers.
     pub(crate) load: L::Load,
-    /// What is measured next, and when there is enough.
+    /// Decides what is measured next, and when the run ends.
     design: Box<dyn Design + 'a>,
-    /// How long launches took to be warm.
+    /// How long launches took to warm up.
     pub(crate) surveys: Surveys,
     pub(crate) services: RunServices<'a>,
     load_noted: bool,
     lost_rounds: u32,
-    /// What a server that ended by itself left to say.
+    /// The error of a server that ended by itself.
     pub(crate) ended: Option<Failure>,
-    /// Requests that had no reply in the round that the deadline cut off.
+    /// Describes requests without a reply in the round that the deadline cut off.
     pub(crate) unanswered: Option<String>,
 }
 
-/// Whom a run reports to, and who stops it.
+/// The receivers of a run's results, and the means to stop it.
 pub struct RunServices<'a> {
     pub record: &'a dyn Record,
     pub clock: &'a dyn Clock,
     pub observer: &'a mut dyn Observer,
     pub halt: Halt,
-    /// Void variants are measured all the same.
+    /// Whether void variants are measured all the same.
     pub allows_void: bool,
-    /// What is to be decided, where that is less than what the plan's precision asks.
+    /// Gates to decide, if that takes less than the precision of the plan.
     pub limits: Vec<Limit>,
 }
 
-/// Where a run begins: at its beginning, or where an earlier part of it ended.
+/// The start of a run: at its first round, or after the earlier part of a resumed run.
 #[derive(Clone, Copy, Default)]
 pub struct Start {
     /// The number of the next round.
@@ -81,7 +81,7 @@ impl<'a, L: World> Runner<'a, L> {
         Self::by_design(design, cells, lab, services)
     }
 
-    /// Measures whatever the design asks for.
+    /// Measures what the design asks for.
     pub fn by_design(
         design: Box<dyn Design + 'a>,
         cells: Vec<Cell<'a>>,
@@ -106,7 +106,7 @@ impl<'a, L: World> Runner<'a, L> {
         })
     }
 
-    /// What all cells have in common: variants, seed, CPUs.
+    /// Returns the plan of the first cell; all cells share its variants, seed and CPUs.
     pub(crate) fn plan(&self) -> &'a Plan {
         self.cells[0].plan
     }
@@ -119,15 +119,15 @@ impl<'a, L: World> Runner<'a, L> {
         self.services.observer.on_event(event);
     }
 
-    /// Runs to the end, whatever that is; what was made is removed then. Why each cell ended.
+    /// Runs to the end and removes all that was made; returns why each cell ended.
     pub fn run(mut self, start: Start) -> Vec<Stopped> {
         let of_all = match self.rounds(start) {
             Ok(()) => None,
-            // What was stopped in its middle fails in some way of its own.
+            // A halt makes whatever it cuts off fail, so that the error itself says little.
             Err(failure) => Some(match self.halted() {
                 None => Stopped::Failed(failure),
                 Some(HaltReason::Interrupted) => Stopped::Interrupted,
-                // More time would not cure these.
+                // More time would not help against these.
                 Some(HaltReason::TimeOver) => match failure.fault {
                     Fault::Bug | Fault::Usage | Fault::Void => Stopped::Failed(failure),
                     _ => Stopped::MaxTime,
@@ -185,14 +185,15 @@ impl<'a, L: World> Runner<'a, L> {
             let Some(asked) = self.design.next(&history) else { return Ok(()) };
             let may_end = self.has_rounds() && self.lost_rounds < self.plan().stop.lost_rounds;
             self.services.halt.ignore_ends(may_end);
-            // A round that was enough is enough, also where the user stops the run then.
+            // The design comes first: if it has enough, the run is complete even if the user stops
+            // it now.
             if self.is_halted() {
                 return Err(Failure::interrupted());
             }
             if asked.cells.is_empty() {
                 return Err(Failure::bug("a round of nothing"));
             }
-            // Variants that run alone are tried before the first round.
+            // Variants that run alone have trials before the first round.
             if !is_fitted {
                 is_fitted = true;
                 self.fit_all_alone(&asked)?;
@@ -220,8 +221,8 @@ impl<'a, L: World> Runner<'a, L> {
         }
     }
 
-    /// Whether the run goes on without the round in which this happened. What fails in the first
-    /// round is a mistake that would come again.
+    /// Returns whether the run goes on without the round in which this happened. A failure in the
+    /// first round is likely to come again.
     pub(crate) fn may_lose(&self, failure: &Failure) -> bool {
         self.lost_rounds < self.plan().stop.lost_rounds
             && matches!(failure.fault, Fault::Environment | Fault::Target)
@@ -233,7 +234,7 @@ impl<'a, L: World> Runner<'a, L> {
         self.cells.iter().any(|cell| !cell.digests.is_empty())
     }
 
-    /// Leaves a round out; what failed in it is started afresh in the next.
+    /// Leaves a round out. What failed in it is started afresh in the next.
     fn lose(&mut self, index: u32, started_unix_ms: u64, why: &Failure) -> Result<(), Failure> {
         self.lost_rounds += 1;
         self.load = self.lab.load();
@@ -249,7 +250,7 @@ impl<'a, L: World> Runner<'a, L> {
         Ok(())
     }
 
-    /// Finds how slices are to be cut where that is not known.
+    /// Finds the shape of slices for cells that have none.
     fn fit_all_alone(&mut self, asked: &RoundOrder) -> Result<(), Failure> {
         for order in asked.cells.iter().filter(|order| order.shape.is_none()) {
             if let Err(failure) = self.fit_alone(order) {
@@ -259,7 +260,7 @@ impl<'a, L: World> Runner<'a, L> {
         Ok(())
     }
 
-    /// Cells that are still measured.
+    /// Returns the cells that are still measured.
     fn active(&self) -> Vec<CellId> {
         let is_active = |cell: &CellId| {
             self.cells[cell.0].stopped.is_none() && self.design.ended(cell.0).is_none()
@@ -275,7 +276,8 @@ impl<'a, L: World> Runner<'a, L> {
         self.fail(cell, nothing_good(round))
     }
 
-    /// A value that cannot be measured does not end a sweep: the others can.
+    /// Records the failure of a cell. It does not end a sweep, as other values can still be
+    /// measured.
     pub(crate) fn fail(&mut self, cell: CellId, failure: Failure) -> Result<(), Failure> {
         if self.cells.len() == 1 || self.is_halted() {
             return Err(failure);
@@ -303,7 +305,7 @@ impl<'a, L: World> Runner<'a, L> {
         format!("load on CPUs {:?}, servers on {:?}; {meters}", plan.load_cpus, plan.server_cpus)
     }
 
-    /// Says once how load is made.
+    /// Logs once how load is made.
     pub(crate) fn note_load(&mut self, run: RunId, made_by: Vec<String>) -> Result<(), Failure> {
         if self.load_noted {
             return Ok(());
@@ -313,7 +315,7 @@ impl<'a, L: World> Runner<'a, L> {
         all.into_iter().try_for_each(|by| self.note(run, format!("load by {by}")))
     }
 
-    /// Why everything under way is to end.
+    /// Returns why everything under way is to end.
     pub(crate) fn halted(&self) -> Option<HaltReason> {
         let halt = &self.services.halt;
         let is_over = || (self.clock().now() >= halt.deadline()).then_some(HaltReason::TimeOver);
@@ -328,7 +330,7 @@ impl<'a, L: World> Runner<'a, L> {
         self.halted().is_some()
     }
 
-    /// Remembers which of these servers ended by itself, if that is why the run is halted.
+    /// Records which of these servers ended by itself, if that halted the run.
     pub(crate) fn note_ended(&mut self, up: &mut [RunningVariant<L>]) {
         if self.halted() == Some(HaltReason::ServerEnded) {
             let ended = up.iter_mut().find_map(|up| self.check_alive(up).err());
@@ -336,7 +338,8 @@ impl<'a, L: World> Runner<'a, L> {
         }
     }
 
-    /// What a server that ended by itself left to say; else what else failed, or its name.
+    /// Returns the error of a server that ended by itself, or else the other failure; if that is
+    /// only the halt, names the server.
     fn what_ended(&mut self, failure: Failure) -> Failure {
         match (self.ended.take(), failure) {
             (Some(ended), _) => ended,
@@ -348,7 +351,8 @@ impl<'a, L: World> Runner<'a, L> {
         }
     }
 
-    /// The time is over: a failure where no round was finished for want of replies.
+    /// Returns how a cell out of time ended: as a failure if missing replies kept it from a first
+    /// round.
     fn out_of_time(&self, cell: CellId) -> Stopped {
         let has_rounds = !self.cells[cell.0].digests.is_empty();
         match self.unanswered.as_ref().filter(|_| !has_rounds) {
@@ -365,12 +369,12 @@ impl<'a, L: World> Runner<'a, L> {
         self.services.record.write(run, entry)
     }
 
-    /// Into a run's log.
+    /// Writes to a run's log.
     pub(crate) fn note(&self, run: RunId, text: String) -> Result<(), Failure> {
         self.write(run, Entry::Event { unix_ms: self.clock().unix_ms(), who: "tare".into(), text })
     }
 
-    /// What servers said meanwhile; of all cells, the first keeps it.
+    /// Writes the events of servers to the log of the first cell.
     pub(crate) fn write_events(&self) -> Result<(), Failure> {
         for tare_lab::Event { unix_ms, who, text } in self.lab.take_events() {
             self.write(self.cells[0].run, Entry::Event { unix_ms, who, text })?;

@@ -1,33 +1,33 @@
-//! The order of launches and slices: a value, computed from the seed before the round.
+//! The order of launches and slices: values computed from the seed before the round.
 
 use tare_io::Random;
 use tare_load::LaneId;
 use tare_model::plan::VariantId;
 use tare_stats::slicing::LONGER_MAX;
 
-/// Where a cell stands among a run's.
+/// The index of a cell in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellId(pub usize);
 
-/// The order in which variants are launched in a round.
+/// Returns the order in which variants are launched in a round.
 pub fn launches(seed: u64, round: u32, variants: usize) -> Vec<VariantId> {
     let mut random = Random::stream(seed, "launch order", u64::from(round));
     shuffled(&mut random, variants).into_iter().map(VariantId).collect()
 }
 
-/// The order of lanes, one a variant that is up, in each cycle of a round.
+/// Returns the order of lanes in each cycle of a round; each variant that is up has one lane.
 pub fn cycles(seed: u64, round: u32, lanes: usize, cycles: u32) -> Vec<Vec<LaneId>> {
     let mut random = Random::stream(seed, "slice order", u64::from(round));
     let mut cycle = || shuffled(&mut random, lanes).into_iter().map(LaneId).collect();
     (0..cycles).map(|_| cycle()).collect()
 }
 
-/// The order in which so many cells of a sweep have their turns in a round.
+/// Returns the order of a sweep's cells in a round.
 pub fn turns(seed: u64, round: u32, cells: usize) -> Vec<usize> {
     shuffled(&mut Random::stream(seed, "cell order", u64::from(round)), cells)
 }
 
-/// A cell's own seed for what follows: the first one's is the run's.
+/// Returns a cell's own seed for [`cycles`]; the first cell's is the run's.
 pub fn seed_of(seed: u64, cell: CellId) -> u64 {
     match cell.0 {
         0 => seed,
@@ -35,18 +35,18 @@ pub fn seed_of(seed: u64, cell: CellId) -> u64 {
     }
 }
 
-/// How a cycle's slices differ from the run's: all variants of a cycle have the same.
+/// How a cycle's slices differ from the run's. All variants of a cycle have the same shape.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How much longer than the shortest its ramp is, from 0 to 1: a share of `1 / RAMP_JITTER` of
-    /// the window.
+    /// How much longer than the shortest its ramp is, from 0 to 1, in units of the window divided
+    /// by [`RAMP_JITTER`].
     pub ramp: f64,
     /// How much longer than the shortest its window is, from 1 to [`LONGER_MAX`].
     pub longer: f64,
 }
 
-/// The shapes of a round's cycles. A server of even pace answers in step with the start of load; a
-/// window that always opened at the same moment after it would always cut that pace at the same
+/// Returns the shapes of a round's cycles. A server of even pace replies in step with the start of
+/// load. Windows that always opened at the same moment would always cut that pace at the same
 /// place, and count one reply too many or too few in each slice.
 pub fn shapes(seed: u64, round: u32, cycles: u32) -> Vec<Shape> {
     let mut random = Random::stream(seed, "ramp", u64::from(round));
@@ -57,7 +57,7 @@ pub fn shapes(seed: u64, round: u32, cycles: u32) -> Vec<Shape> {
 /// Windows hold 200 replies, so that ramps differ by up to ten of them.
 pub const RAMP_JITTER: u64 = 20;
 
-/// Fisher and Yates.
+/// A Fisher-Yates shuffle.
 fn shuffled(random: &mut Random, n: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     for at in (1..n).rev() {

@@ -1,4 +1,4 @@
-//! One cell's part of a round: warm-up, slices in turn, rests between them.
+//! One cell's part of a round: warm-up, slices in turn, and rests between them.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::schedule::{self, CellId};
 use crate::window::Window;
 use tare_model::Failure;
 
-/// A slice is over when all servers stand still, or have had long enough to.
+/// A slice is over when all servers are idle, or have had the time to be.
 const QUIET: Quiet = Quiet {
     time: DurationNs::from_us(1500),
     cpu_ns: 45_000,
@@ -32,12 +32,12 @@ const QUIET: Quiet = Quiet {
     limit: DurationNs::from_ms(20),
 };
 
-/// Threads that used this share of what the busiest used do a server's work as it does: workers
-/// have about as much each, a compiler or collector beside them has not.
+/// Threads that used at least this share of the busiest thread's time count as workers. Workers use
+/// about as much each; a compiler or collector beside them does not.
 const BUSY_SHARE: f64 = 0.3;
 
 impl<L: World> Runner<'_, L> {
-    /// Connections, warm-up, cycles.
+    /// Opens connections, warms up and runs the cycles of a cell.
     pub(crate) fn measure(
         &mut self,
         cell: CellId,
@@ -68,7 +68,7 @@ impl<L: World> Runner<'_, L> {
             if !order.is_cold {
                 self.warm(cell, order, up, window)?;
             }
-            // Threads and processes that load brought to life are there now.
+            // Load has started all threads and processes by now.
             up.meter = up.launched.as_ref().map(L::Launch::meter);
         }
         let seed = schedule::seed_of(self.plan().seed, cell);
@@ -116,7 +116,7 @@ impl<L: World> Runner<'_, L> {
         Ok(())
     }
 
-    /// Other connections to the same servers.
+    /// Replaces the connections to the same servers by new ones.
     fn open_anew(&mut self, cell: CellId, up: &mut [RunningVariant<L>]) -> Result<(), Failure> {
         for up in up.iter_mut() {
             let life = up.close()?;
@@ -125,13 +125,13 @@ impl<L: World> Runner<'_, L> {
         for up in up.iter_mut() {
             up.open(cell)?;
         }
-        // What accepting them takes is over before the slices.
+        // Accepting them must not fall into the slices.
         self.quiesce(up);
         Ok(())
     }
 
-    /// What servers use that nobody asks anything: where they were found to use CPU time beside
-    /// their slices, that is no work put off.
+    /// Measures what idle servers use. If they were found to use CPU time beside their slices, this
+    /// much of it is not deferred work.
     pub(crate) fn watch_rest(&self, up: &mut [RunningVariant<L>]) {
         up.iter_mut().for_each(|up| up.meter = up.launched.as_ref().map(L::Launch::meter));
         let read = |up: &[RunningVariant<L>]| -> Vec<u64> {
@@ -163,9 +163,9 @@ impl<L: World> Runner<'_, L> {
         window: Window,
     ) -> Result<(), Failure> {
         let warm = self.cells[cell.0].warm.as_ref().filter(|_| order.fit.warmup.is_none());
-        // A stored plan may say anything.
+        // A stored plan may list fewer variants.
         let needed = warm.filter(|_| up.launched.is_some()).and_then(|w| w.get(up.variant.0));
-        // Another cell of a sweep has loaded the same launch before.
+        // Other cells of a sweep have loaded the same launch before.
         let others = up.lanes.iter().filter(|(other, _)| **other != cell);
         let others = others.map(|(_, other)| other.load.warmup);
         let needed = still_needed(needed.copied().unwrap_or_default(), others);
@@ -183,7 +183,7 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// One slice on one of them, and the rest after it; `None` where the user cut it short.
+    /// Makes one slice on one variant, and the rest after it; `None` if the run is halted.
     fn slice(
         &mut self,
         at: usize,
@@ -215,7 +215,8 @@ impl<L: World> Runner<'_, L> {
         Ok(Some(slice))
     }
 
-    /// Load that is as short as a slice's ramp, so that what ramps cost can be taken out; CPU time.
+    /// Makes load as short as a slice's ramp, so that the cost of ramps can be subtracted; returns
+    /// its CPU time.
     fn ramp(
         &mut self,
         at: usize,
@@ -235,14 +236,14 @@ impl<L: World> Runner<'_, L> {
         Ok(cpu_ns)
     }
 
-    /// Waits until all servers stand still, so that what one has put off is not done while another
-    /// is measured. Whether they do.
+    /// Waits until all servers are idle, so that work that one has put off is not done while
+    /// another is measured; returns whether they are.
     fn quiesce(&self, up: &[RunningVariant<L>]) -> bool {
         let meters: Vec<&L::Meter> = up.iter().filter_map(|up| up.meter.as_ref()).collect();
         self.lab.quiesce(&meters, QUIET)
     }
 
-    /// Where variants run alone, all of them are tried once before the first round.
+    /// Tries all variants once before the first round, if they run alone.
     pub(crate) fn fit_alone(&mut self, order: &CellOrder) -> Result<(), Failure> {
         let cell = CellId(order.cell);
         let mut slowest: Option<Pace> = None;
@@ -270,7 +271,7 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// The slowest pace of these, by a few trials on each; `None` where the user cut them short.
+    /// Returns the slowest pace of these, from a few trials on each; `None` if the run is halted.
     fn trials(
         &mut self,
         cell: CellId,
@@ -308,7 +309,7 @@ impl<L: World> Runner<'_, L> {
         Ok(shape)
     }
 
-    /// Kept from now on, so that a resumed run goes on with the same.
+    /// Stores the shape and the warm-ups, so that a resumed run uses the same.
     pub(crate) fn write_found(&mut self, cell: CellId) -> Result<(), Failure> {
         let Cell { run, shape, warm, .. } = &self.cells[cell.0];
         let Some(shape) = shape else { return Ok(()) };
@@ -324,7 +325,7 @@ impl<L: World> Runner<'_, L> {
     }
 }
 
-/// What a server has used so far, by itself.
+/// A variant's use so far.
 struct Alone {
     cpu_ns: u64,
     threads: Vec<[u64; 2]>,
@@ -336,7 +337,7 @@ impl Alone {
         Self { cpu_ns: usage.map_or(0, |usage| usage.cpu_ns()), threads }
     }
 
-    /// Threads that did the work, and how long all waited for a CPU.
+    /// Returns how many threads did the work, and how long all of them waited for a CPU.
     fn threads_since(&self, before: &Self) -> (u32, u64) {
         let pairs = self.threads.iter().zip(&before.threads);
         let since =

@@ -1,5 +1,5 @@
-//! Load that does not let up: on all variants at once, for seconds, or in turns. It finds how long
-//! servers take to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
+//! Sustained load: on all variants at once, for seconds, or in turns. It shows how long servers
+//! take to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
 
 use tare_io::DurationNs;
 use tare_lab::meters::Reading;
@@ -15,13 +15,13 @@ use crate::runner::Runner;
 use crate::schedule::CellId;
 use tare_model::Failure;
 
-/// Servers share a CPU in turns of milliseconds: a bin holds several of each variant's.
+/// Servers share a CPU in turns of milliseconds; a bin holds several turns of each variant.
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
-/// Changes are looked for in so many bins at least, however many variants there are.
+/// Least number of bins in which changes are looked for, however many variants there are.
 const BINS_MIN: u64 = 50;
 
 impl<L: World> Runner<'_, L> {
-    /// Loads all variants from their first request on, until they are warm.
+    /// Loads all variants from their first request until they are warm.
     pub(crate) fn survey(
         &mut self,
         survey: SurveyOrder,
@@ -29,7 +29,7 @@ impl<L: World> Runner<'_, L> {
         orders: &mut [CellOrder],
         up: &mut [RunningVariant<L>],
     ) -> Result<(), Failure> {
-        // One variant alone has nobody to share the weather with.
+        // A single variant has no other to tell disturbances of the machine apart by.
         if up.len() < 2 {
             return Ok(());
         }
@@ -73,7 +73,7 @@ impl<L: World> Runner<'_, L> {
         Ok(())
     }
 
-    /// Load that does not let up on all warm variants.
+    /// Puts sustained load on all warm variants.
     pub(crate) fn check_sustained(
         &mut self,
         sustained: SustainedOrder,
@@ -81,14 +81,14 @@ impl<L: World> Runner<'_, L> {
         up: &mut [RunningVariant<L>],
     ) -> Result<(), Failure> {
         let SustainedOrder { length, turns } = sustained;
-        // Their warm-up may have been such load.
+        // Their warm-up may have been sustained load already.
         let mut loads = up.iter().filter_map(|up| up.lane(cell).load.sustained.as_ref());
         let has = loads.any(|load| load.in_turns == turns.is_some());
         if has || up.len() < 2 {
             return Ok(());
         }
         self.load_sustained(length, turns, cell, up)?;
-        // One that was cut off tells nothing.
+        // Sustained load that was cut off shows nothing.
         if self.is_halted() {
             up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
         }
@@ -103,7 +103,7 @@ impl<L: World> Runner<'_, L> {
         up: &mut [RunningVariant<L>],
     ) -> Result<(), Failure> {
         let Some(turns) = turns else { return self.together(cell, up, length, false) };
-        // Its warm-up has said what it had to: other launches' are kept.
+        // Drops the record of its warm-up; other launches keep theirs.
         up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
         for _ in 0..turns {
             for up in up.iter_mut() {
@@ -117,7 +117,7 @@ impl<L: World> Runner<'_, L> {
         Ok(())
     }
 
-    /// Load on all of these at the same time.
+    /// Loads all of these at the same time.
     fn together(
         &mut self,
         cell: CellId,
@@ -149,14 +149,14 @@ impl<L: World> Runner<'_, L> {
     }
 }
 
-/// What all variants showed under load at once, in their order.
+/// Returns the sustained load of all variants, in their order.
 fn loads<L: World>(up: &[RunningVariant<L>], cell: CellId) -> Vec<&Sustained> {
     let mut up: Vec<&RunningVariant<L>> = up.iter().collect();
     up.sort_by_key(|up| up.variant);
     up.iter().filter_map(|up| up.lane(cell).load.sustained.as_ref()).collect()
 }
 
-/// What a server's load and its meter saw; no CPU time where nobody meters it.
+/// Bins what a server's load and its meter measured; CPU time is 0 if nothing meters it.
 fn sustained(measured: &Measured, readings: &[Reading], cold: bool) -> Sustained {
     let of = |reading: &Reading, thread: Option<(usize, usize)>| match thread {
         Some((thread, what)) => reading.threads.get(thread).map_or(0, |t| t[what]),
@@ -170,7 +170,7 @@ fn sustained(measured: &Measured, readings: &[Reading], cold: bool) -> Sustained
     let busiest = (0..threads).max_by_key(|thread| gained(Some((*thread, 0))));
     let of_busiest = busiest.map_or(0, |thread| gained(Some((thread, 0))));
     let marks = match measured.marks.as_slice() {
-        // A load that is not of requests has no intervals.
+        // A load without requests has no intervals.
         [] => &[(measured.counts.window_ns, measured.counts.completed)],
         marks => marks,
     };
@@ -192,10 +192,10 @@ fn sustained(measured: &Measured, readings: &[Reading], cold: bool) -> Sustained
     Sustained { cold, in_turns: false, bins, one_thread }
 }
 
-/// The share of a server's CPU time that makes a thread the one that does its work.
+/// The share of a server's CPU time from which a single thread counts as doing its work.
 const ONE_THREAD: f64 = 0.8;
 
-/// What a counter had gained at a time between readings: a straight line.
+/// Returns what a counter had gained at a time, interpolated linearly between readings.
 fn between(readings: &[Reading], ns: u64, of: impl Fn(&Reading) -> u64) -> u64 {
     let first = of(&readings[0]);
     let later = readings.partition_point(|reading| reading.ns < ns).min(readings.len() - 1).max(1);

@@ -58,7 +58,7 @@ fn short(rounds: u32) -> PlanParts {
     }
 }
 
-/// As a user gets it who asks for a precision and nothing else.
+/// The plan with only a precision set by the user.
 fn by_default() -> PlanParts {
     let mut parts = short(1);
     parts.stop.rounds = None;
@@ -97,7 +97,7 @@ fn run_after(
     run_by(None, world, cells, start, digests)
 }
 
-/// By a design of the test's own, or by that of comparisons.
+/// Uses a test's own design, or that of comparisons.
 fn run_by(
     design: Option<Box<dyn Design>>,
     world: &Rc<FakeWorld>,
@@ -133,7 +133,7 @@ fn logged(world: &FakeWorld) -> Vec<String> {
     world.log.borrow().clone()
 }
 
-/// What each launch used before any load, as a share of a CPU in percent, by round and variant.
+/// Returns what each launch used before any load, in percent of a CPU, by round and variant.
 fn at_rest(world: &FakeWorld) -> Vec<Vec<Option<u64>>> {
     let entries = world.entries.borrow();
     let rounds = entries.iter().filter_map(|(_, entry)| match entry {
@@ -156,7 +156,7 @@ fn what_a_server_uses_at_rest_is_watched_where_it_matters() {
     assert_eq!(at_rest(&world), [vec![None, None], watched.clone(), watched]);
 }
 
-/// Numbers of the rounds that a run began.
+/// Returns the numbers of the rounds that a run began.
 fn rounds_of(world: &FakeWorld, run: i64) -> Vec<u32> {
     let entries = world.entries.borrow();
     let began = entries.iter().filter_map(|(of, entry)| match entry {
@@ -197,13 +197,13 @@ fn launches_are_proven_by_what_their_lanes_sent() {
         let mut parts = short(2);
         parts.slices.reconnect_each = reconnect_each;
         run(&world, &[parts], Start::default());
-        // Each of two launches of two variants: once, or once for each of two cycles.
+        // Two launches of two variants are each opened once, or once for each of two cycles.
         assert_eq!(world.opened.get(), 2 * 2 * opened);
         let mut launches = 0;
         for (_, entry) in world.entries.borrow().iter() {
             let Entry::RoundEnded { launches: ended, .. } = entry else { continue };
             for launch in ended {
-                // A warm-up, two slices and a ramp: at 20,000 a second.
+                // A warm-up, two slices and a ramp, at 20,000 requests per second.
                 assert!(launch.requests_sent > 1200, "{launch:?}");
                 assert_eq!(launch.proofs[0].text, launch.requests_sent.to_string());
                 assert_eq!(launch.load.favoured.unwrap().share(), 1.0);
@@ -214,7 +214,7 @@ fn launches_are_proven_by_what_their_lanes_sent() {
     }
 }
 
-/// Whatever load came before the first would have warmed it.
+/// Any load before the first slice would have warmed the server.
 #[test]
 fn where_cold_servers_are_asked_a_launch_gets_its_first_load_and_no_more() {
     let ms = DurationNs::from_ms;
@@ -261,7 +261,7 @@ fn exclusive_variants_are_never_up_together() {
     let log = logged(&world);
     let changes = log.iter().filter(|text| text.starts_with("launch") || text.starts_with("stop"));
     let changes: Vec<&str> = changes.map(|text| text.split(' ').next().unwrap()).collect();
-    // Each is tried once before the two rounds.
+    // Each has trials once, before the two rounds.
     assert_eq!(changes.len(), 2 * 2 * 3, "{log:?}");
     assert!(changes.chunks(2).all(|pair| pair == ["launch", "stop"]), "{log:?}");
 }
@@ -282,7 +282,7 @@ fn a_start_is_timed_from_nothing_and_alone() {
         _ => None,
     });
     for launch in launches.flatten() {
-        // What made way for it took 3 s, its place 50 ms: only the latter is in it.
+        // Ending the old place took 3 s, starting the new one 50 ms; only the latter counts.
         let place_ns = launch.startup_ns.unwrap() - launch.ready_ns;
         assert_eq!(place_ns, 50_000_000, "{launch:?}");
     }
@@ -327,7 +327,7 @@ fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
     assert_eq!(stopped, [Stopped::Rounds]);
     assert_eq!((rounds, ended), (vec![(1, why.clone())], 4));
     let (stopped, rounds, ended) = lost(&[2, 3], parts.clone());
-    // No round may be lost any more: the end of the server itself is noticed.
+    // No more rounds may be lost, so the end of the server itself is reported.
     let last = Failure::environment("b: ended before it was ready");
     assert_eq!(stopped, [Stopped::Failed(last)]);
     assert_eq!((rounds, ended), (vec![(1, why)], 1));
@@ -339,7 +339,7 @@ fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
 
 #[test]
 fn a_server_that_dies_is_named_whenever_that_is() {
-    // In a later phase the earlier ones have passed: the second time is in the second round.
+    // Listening and probing happen once per round, so their second time is in the second round.
     let phases = [
         (Phase::Listen, 1, "ended before it was ready"),
         (Phase::Listen, 2, "ended before it was ready"),
@@ -424,7 +424,7 @@ fn rounds_of_before_count_when_a_run_is_resumed() {
     assert_eq!(rounds_of(&world, 1), [4, 5]);
 }
 
-/// What the first run's entries come to.
+/// Digests the rounds in the world's entries.
 fn digests_in(world: &FakeWorld) -> Vec<RoundDigest> {
     let mut rounds: Vec<tare_model::samples::Round> = Vec::new();
     for (_, entry) in world.entries.borrow().iter() {
@@ -470,7 +470,7 @@ fn cells_of_a_sweep_share_launches() {
 #[test]
 fn a_cell_that_fails_leaves_the_others_theirs() {
     let world = FakeWorld::new(two());
-    // Each variant's first lane has a warm-up and two slices.
+    // Each variant's first lane has a warm-up, two slices and a ramp.
     let planned = Planned { phase: Phase::Slice, variant: 0, nth: 5, fault: InjectedFault::Fail };
     world.faults.borrow_mut().push(planned);
     let stopped = run(&world, &sweep(), Start::default());
@@ -504,7 +504,7 @@ fn a_reply_that_never_comes_ends_a_run_at_its_time_with_the_rounds_it_has() {
         assert_eq!(run(&world, &[parts], Start::default()), [Stopped::MaxTime], "{phase:?}");
         assert!(!digests_in(&world).is_empty(), "{phase:?}");
         let took = world.elapsed();
-        // The slice that hangs ends, and stopping takes 10 ms each.
+        // The slice that hangs still ends, and each stop takes 10 ms.
         assert!(took <= DurationNs::from_ms(20_050), "{phase:?}: {took}");
     }
 }
@@ -531,7 +531,7 @@ fn sustained_load_that_the_deadline_cuts_off_does_not_cost_its_round() {
     let world = hangs(Phase::Sustained, 1);
     let mut parts = short(9);
     parts.stop.max_time = DurationNs::from_secs(40);
-    // Warm-up is given, so the first sustained load is the check of the third round.
+    // The warm-up is given, so that the first sustained load is the check of the third round.
     parts.slices.no_sustained = false;
     assert_eq!(run(&world, &[parts], Start::default()), [Stopped::MaxTime]);
     let rounds = digests_in(&world);
@@ -558,7 +558,7 @@ fn a_run_ends_once_its_gates_are_decided() {
         assert_eq!((stopped.as_slice(), rounds), (&[Stopped::Gates][..], 3), "{percent} %");
         assert!(took < DurationNs::from_secs(20), "{took}");
     }
-    // The limit that is the truth is never decided.
+    // A limit equal to the truth is never decided.
     assert_eq!(run_with(1.0).0, [Stopped::MaxTime]);
 }
 
@@ -580,7 +580,7 @@ fn servers_that_sleep_between_requests_are_checked_in_turns() {
     assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Precision]);
     let log = logged(&world);
     let count = |wanted: &str| log.iter().filter(|text| *text == wanted).count();
-    // Warm-ups are still looked for on both at once.
+    // Warm-ups are still found under load on both at once.
     assert_eq!(count("sustained"), 1, "{log:?}");
     // One launch, with three turns of both.
     for name in names {
@@ -652,7 +652,7 @@ fn servers_that_answer_nothing_good_are_a_failure_of_theirs() {
     assert!(failed, "{stopped:?}");
 }
 
-/// What warmed a launch up, and what it is measured on, are the same connections.
+/// The warm-up and the slices of a launch use the same connections.
 #[test]
 fn load_that_does_not_let_up_and_slices_have_the_same_connections() {
     let world = FakeWorld::new(two());

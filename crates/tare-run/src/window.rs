@@ -1,4 +1,4 @@
-//! Slices as load: the stretches that a shape stands for.
+//! Slices as load: the stretches that a shape describes.
 
 use tare_io::DurationNs;
 use tare_load::{Edges, Stretch};
@@ -8,7 +8,7 @@ use tare_stats::slicing::{LONGEST, SliceShape};
 
 use crate::schedule::{RAMP_JITTER, Shape};
 
-/// One load's slices, as they are made.
+/// The slices of one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub shape: SliceShape,
@@ -17,13 +17,13 @@ pub struct Window {
 
 impl Window {
     pub fn of(shape: SliceShape, order: &CellOrder, plan: &Plan) -> Self {
-        // Edges on replies would leave out the first of them; and several workers must count over
-        // the same time, which only the clock gives them.
+        // Edges on replies would leave out the first reply of a cold server; and several workers
+        // must count over the same time, which only the clock gives them.
         let by_replies = plan.load.workers() == 1 && !order.is_cold;
         Self { shape, edges: if by_replies { Edges::Replies } else { Edges::Clock } }
     }
 
-    /// What it is in one cycle; a length that the user chose stays.
+    /// Returns the window of one cycle; a length that the user chose stays.
     pub fn shaped(self, drawn: &Shape, is_fixed: bool) -> Self {
         let SliceShape { length, ramp, .. } = self.shape;
         let most = length.as_ns() as f64 / RAMP_JITTER as f64;
@@ -37,7 +37,7 @@ impl Window {
         Self { shape, ..self }
     }
 
-    /// Load for as long as a mean ramp.
+    /// Returns load as long as a mean ramp.
     pub fn only_ramp(&self) -> Stretch {
         let jitter = self.shape.length.as_ns() / RAMP_JITTER / 2;
         Stretch {

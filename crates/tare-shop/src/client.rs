@@ -1,4 +1,4 @@
-//! Calls of other services, by connections that are kept.
+//! Calls to other services over kept connections.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -17,7 +17,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// What a callee answers, if it answers with 200.
+    /// Returns the body of a callee's reply; a status other than 200 is an error.
     pub fn call(&mut self, callee: &Callee) -> Result<String, String> {
         self.get(callee, "/")
     }
@@ -27,7 +27,7 @@ impl Client {
         let at = self.kept.iter().position(|(host, _)| *host == callee.host);
         if let Some(at) = at {
             let (host, mut connection) = self.kept.swap_remove(at);
-            // It may have been closed meanwhile: then it is asked by a fresh one.
+            // The callee may have closed it meanwhile: then retry on a new connection.
             if let Ok((body, keeps)) = exchange(&mut connection, callee, path) {
                 if keeps {
                     self.kept.push((host, connection));
@@ -53,7 +53,7 @@ fn connect(host: &str) -> Result<BufReader<TcpStream>, String> {
     Ok(BufReader::new(stream))
 }
 
-/// The answer, and whether the connection may be used again. An error where there was none.
+/// Returns the reply, and whether the connection may be reused; an error if no valid reply came.
 fn exchange(
     connection: &mut BufReader<TcpStream>,
     callee: &Callee,
@@ -79,13 +79,13 @@ fn exchange(
     Ok((if status == "200" { Ok(body) } else { Err(format!("status {status}")) }, keeps))
 }
 
-/// A field of a head.
+/// Returns the value of a header field.
 pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut named = head.lines().skip(1).filter_map(|line| line.split_once(':'));
     named.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
 
-/// A head, to its empty line.
+/// Reads a head through its empty line.
 pub fn head(connection: &mut BufReader<TcpStream>) -> Result<String, String> {
     let mut text = String::new();
     let mut limited = connection.take(HEAD_BYTES_MAX);

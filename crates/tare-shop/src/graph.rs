@@ -1,14 +1,13 @@
-//! Who calls whom, in which cluster, and what deploys that.
+//! The shop's call graph, the cluster of each service, and the manifests that deploy them.
 
-/// A service of the shop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     pub name: &'static str,
-    /// Of the two that the shop is split over.
+    /// 1 or 2, when the shop is split over two clusters.
     pub cluster: u32,
-    /// In this order, one after another.
+    /// Services that it calls, one after another in this order.
     pub calls: &'static [&'static str],
-    /// Requests that one visit sends it.
+    /// Requests that it gets per visit.
     pub share: u64,
 }
 
@@ -45,7 +44,7 @@ pub const SHOP: [Service; 11] = [
     service("ad", 2, 1, &[]),
 ];
 
-/// Where each listens, and its Service is found.
+/// Port that every pod listens on; its Service forwards port 80 to it.
 const PORT: u16 = 8080;
 
 const DEPLOYMENT: &str = r#"---
@@ -83,11 +82,11 @@ metadata: {name: @NAME@}
 spec: {selector: {app: @NAME@}, ports: [{name: http, port: 80, targetPort: @PORT@}]}
 ";
 
-/// Deployments and Services for one cluster, or (0) all in one.
+/// Returns the Deployments of one cluster, or all (0), and the Services of the whole shop.
 pub fn manifest(cluster: u32, image: &str) -> String {
     let here = |service: &&Service| cluster == 0 || service.cluster == cluster;
     let mut text = String::new();
-    // A name is known in both clusters, wherever its pods are; before any calls it.
+    // Each cluster gets all Services, wherever the pods are, and before any pod calls them.
     for Service { name, .. } in &SHOP {
         text += &SERVICE.replace("@NAME@", name).replace("@PORT@", &PORT.to_string());
     }
@@ -114,7 +113,7 @@ mod tests {
         SHOP.iter().find(|service| service.name == name).unwrap()
     }
 
-    /// Requests of one visit, and those of them that go to the other cluster.
+    /// Returns the requests of one visit, and how many of them go to the other cluster.
     fn visit(service: &Service) -> (u64, u64) {
         service.calls.iter().fold((1, 0), |(all, across), callee| {
             let callee = of(callee);

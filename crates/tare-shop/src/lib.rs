@@ -1,6 +1,7 @@
-//! A shop of eleven services with the call graph of a well-known demonstration: one program, told
-//! by its environment which of them it is and whom it calls. One visit is seventeen requests; each
-//! answer names who served it, and each service counts what it served.
+//! A shop of eleven services with the call graph of a well-known demonstration. All are one
+//! program; its environment says which service it is and which ones it calls. One visit is
+//! seventeen requests; each reply names the service that sent it, and each service counts its
+//! requests.
 
 #![forbid(unsafe_code)]
 

@@ -1,14 +1,14 @@
-//! One service of the shop, or what deploys them.
+//! Runs one service of the shop, prints the manifests that deploy it, or visits it.
 //!
 //!   tare-shop
-//!       the service that the environment says: SHOP_NAME, SHOP_CLUSTER, SHOP_LISTEN, SHOP_CALLS
+//!       runs the service that SHOP_NAME, SHOP_CLUSTER, SHOP_LISTEN and SHOP_CALLS describe
 //!   tare-shop manifest CLUSTER IMAGE
-//!       what deploys cluster 1 or 2 of it, or all (0)
+//!       prints the manifests for cluster 1 or 2, or for all services in one cluster (0)
 //!   tare-shop visit HOST:PORT [TIMES] [--split] [--mtls[=NAMESPACE]]
-//!       visits it; all services must have answered, each in its cluster (--split), asked by each
-//!       other over mutual TLS with their accounts in that namespace (--mtls; default: shop)
+//!       visits the shop; all services must answer, each in its cluster (--split), called over
+//!       mutual TLS by their callers' accounts in NAMESPACE (--mtls; default: shop)
 //!   tare-shop ask HOST:PORT PATH
-//!       what a service says: /counts, /ready
+//!       prints a service's reply to a path such as /counts or /ready
 
 #![forbid(unsafe_code)]
 

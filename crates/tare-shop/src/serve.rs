@@ -1,4 +1,4 @@
-//! Serves one service: a thread for each connection, which calls others in their order.
+//! Serves one service: a thread for each connection, which calls the other services in turn.
 
 use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crate::client::{Client, field, head};
 use crate::settings::Settings;
 
 const CONNECTIONS_MAX: usize = 512;
-/// A connection without a request for so long ends.
+/// A connection without a request for this long is closed.
 const IDLE: Duration = Duration::from_secs(300);
 
 struct Served {
@@ -19,7 +19,7 @@ struct Served {
     connections: AtomicUsize,
 }
 
-/// Serves for ever, or until nothing more can be accepted.
+/// Serves until the listener fails for good, and returns that error.
 pub fn serve(listener: &TcpListener, settings: Settings) -> std::io::Error {
     let served =
         Arc::new(Served { settings, served: AtomicU64::new(0), connections: AtomicUsize::new(0) });
@@ -27,7 +27,7 @@ pub fn serve(listener: &TcpListener, settings: Settings) -> std::io::Error {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) if error.raw_os_error().is_none() => return error,
-            // Of a connection that is gone, or of too many files: others will end.
+            // The client is gone, or too many files are open: retry after a pause.
             Err(_) => {
                 std::thread::park_timeout(Duration::from_millis(10));
                 continue;
@@ -85,7 +85,7 @@ impl Served {
         format!("{{\"service\": \"{}\", \"served\": {served}}}\n", self.settings.name)
     }
 
-    /// Who served it, and what those said whom it called.
+    /// Returns this service's name, and the replies of the services that it called.
     fn answer(&self, client: &mut Client, asked_by: &str) -> (&'static str, String) {
         self.served.fetch_add(1, Ordering::Relaxed);
         let Settings { name, cluster, calls, .. } = &self.settings;
@@ -105,7 +105,7 @@ impl Served {
     }
 }
 
-/// Whom the certificate of the last client named, as a sidecar that speaks mutual TLS says.
+/// Returns the identity in the last client's certificate, as a mutual TLS sidecar reports it.
 fn asked_by(head: &str) -> &str {
     let last = field(head, "x-forwarded-client-cert").and_then(|all| all.rsplit(',').next());
     let named =

@@ -1,4 +1,4 @@
-//! Which service it is, as its environment says.
+//! Settings of one service, from its environment.
 
 use std::net::SocketAddr;
 
@@ -13,12 +13,12 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callee {
     pub name: String,
-    /// With its port.
+    /// As HOST:PORT.
     pub host: String,
 }
 
 impl Settings {
-    /// One line, where the environment cannot be.
+    /// Reads the settings; an error is one line.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let name = get("SHOP_NAME").ok_or("SHOP_NAME: write which service this is")?;
         let cluster = get("SHOP_CLUSTER").unwrap_or_else(|| "0".into());
@@ -49,7 +49,7 @@ fn callee(text: &str) -> Result<Callee, String> {
     }
 }
 
-/// It is in answers as it is.
+/// Names are limited to plain characters, because replies contain them unescaped.
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !text.is_empty() && text.len() <= 63 && text.chars().all(plain)

@@ -1,20 +1,20 @@
-//! What a visit must show: all eleven services, each asked by whom it should be, in its cluster.
+//! Checks a visit: all eleven services must answer, each to its caller and in its cluster.
 
 use crate::client::Client;
 use crate::graph::{SHOP, Service};
 use crate::settings::Callee;
 
-/// What is asked of an answer, beside the path.
+/// Requirements on an answer, besides the call graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// The shop is split over both clusters; else all of it is in one.
+    /// The services must be in their two clusters; otherwise all are in cluster 0.
     pub split: bool,
-    /// Each service was asked over mutual TLS by the one that calls it, with its account in this
+    /// Each service must have been called over mutual TLS by its caller's account in this
     /// namespace.
     pub mtls: Option<&'a str>,
 }
 
-/// Visits the shop so many times; the first answer that is wrong ends it.
+/// Visits the shop `times` times; stops at the first wrong answer.
 pub fn visit(host: &str, times: u64, wanted: Wanted<'_>) -> Result<(), String> {
     let front = Callee { name: "frontend".into(), host: host.to_owned() };
     let mut client = Client::default();
@@ -49,8 +49,8 @@ fn expected(service: &Service, caller: &str, wanted: Wanted<'_>) -> String {
     )
 }
 
-/// The same answer without who asked first, who stands before the shop; and without all of them
-/// where nobody wants to know.
+/// Removes the identity of the first caller, which is outside the shop; without `mtls`, removes
+/// all identities.
 fn identities(answer: &str, mtls: bool) -> String {
     const KEY: &str = "\"asked_by\": \"";
     let mut parts = answer.split(KEY);
@@ -69,7 +69,7 @@ mod tests {
 
     const BOTH: Wanted<'_> = Wanted { split: true, mtls: Some("shop") };
 
-    /// As services behind sidecars answer to a gateway.
+    /// An answer of services behind sidecars, called by a gateway.
     fn answer() -> String {
         let gateway = "\"asked_by\": \"spiffe://cluster.local/ns/istio-system/sa/gateway\"";
         expected(&SHOP[0], "", BOTH).replacen("\"asked_by\": \"\"", gateway, 1)

@@ -1,4 +1,4 @@
-//! All eleven on this machine, visited.
+//! Visits all eleven services, which run on this machine.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -22,7 +22,7 @@ fn page(address: SocketAddr, path: &str) -> String {
     get(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
 }
 
-/// Where each listens; those that `without` names are not there.
+/// Starts the services except those in `without`, and returns the addresses of all.
 fn shop(without: &[&str]) -> BTreeMap<&'static str, SocketAddr> {
     let listeners: Vec<(&str, TcpListener)> = SHOP
         .iter()

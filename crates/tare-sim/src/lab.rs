@@ -1,5 +1,5 @@
-//! Servers of known habits on one CPU that is simulated, measured as `tare run` measures: in slices
-//! with rests between them, and under load that does not let up.
+//! Servers with known habits on one simulated CPU, measured as `tare run` does: in slices with
+//! rests between them, and under sustained load.
 
 use tare_io::{DurationNs, Instant, Random};
 use tare_model::counters::{Counter, Counters};
@@ -10,7 +10,7 @@ use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_stats::slicing::LONGER_MAX;
 use tare_target::effort::{Effort, Habit};
 
-/// What a server does.
+/// The behaviour of a server.
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub base: DurationNs,
@@ -33,7 +33,7 @@ pub struct Noise {
     /// Standard deviations of logarithms.
     pub launch: f64,
     pub slice: f64,
-    /// How much more (of a logarithm) all requests cost while a neighbour bursts; 0 without one.
+    /// Increase of the logarithm of all costs while a neighbour bursts; 0 without a neighbour.
     pub bursts: f64,
 }
 
@@ -43,7 +43,7 @@ impl Noise {
     }
 }
 
-/// A neighbour that bursts and pauses, each for a time of its own.
+/// A neighbour that alternates between bursts and pauses of random length.
 struct Neighbour {
     random: Random,
     is_bursting: bool,
@@ -62,38 +62,38 @@ impl Neighbour {
     }
 }
 
-/// How long things take, as in `tare run` where replies are quick.
+/// Durations as in `tare run` when replies are quick.
 const LAUNCH: DurationNs = DurationNs::from_ms(30);
 const RAMP: DurationNs = DurationNs::from_ms(2);
 const WINDOW: DurationNs = DurationNs::from_ms(20);
 const RAMP_JITTER: u64 = 20;
 const STILL: DurationNs = DurationNs::from_us(1500);
 const REST_MAX: DurationNs = DurationNs::from_ms(20);
-/// Servers that share a CPU have it in turns.
+/// Servers that share a CPU take turns of this length.
 const TURN: DurationNs = DurationNs::from_ms(3);
-/// Of the clock while nothing happens.
+/// Step of the clock while nothing happens.
 const TICK: DurationNs = DurationNs::from_us(1);
 const BIN_PER_SERVER: DurationNs = DurationNs::from_us(12_500);
-/// A neighbour's bursts and pauses, on average.
+/// Mean length of a neighbour's bursts and pauses.
 const BURST: DurationNs = DurationNs::from_ms(400);
 const PAUSE: DurationNs = DurationNs::from_ms(600);
-/// One body in so many is looked at.
+/// One body in this many is inspected.
 const LOOKED_AT: u64 = 100;
 
 /// One launch of a server.
 struct Server {
     effort: Effort,
     odd: Odd,
-    /// How much more than nominal this launch takes.
+    /// The cost of this launch relative to the nominal cost.
     factor: f64,
-    /// Its share of what bursts cost: not all servers use the same caches.
+    /// Its share of the cost of bursts: servers use different caches.
     suffers: f64,
     connections: u64,
     /// Requests since its connections were opened, and in its life.
     on_these: u64,
     served: u64,
     cpu_ns: u64,
-    /// CPU time that it wants beside requests.
+    /// CPU time that is due for work beside requests.
     owed: u64,
     rests: u32,
     rests_cut: u32,
@@ -146,7 +146,7 @@ impl Lab {
         Self { now, random, noise, neighbour, servers }
     }
 
-    /// Work beside requests that is due.
+    /// Adds the work beside requests that is due.
     fn chores(&mut self) {
         for server in &mut self.servers {
             while let Some(until) = server.effort.chore(self.now) {
@@ -159,7 +159,7 @@ impl Lab {
         }
     }
 
-    /// The server uses the CPU for so long; others that want it have as much meanwhile.
+    /// Lets a server use the CPU for `ns`; others with work due use up to as much meanwhile.
     fn burn(&mut self, at: usize, ns: u64) {
         let mut elapsed = ns;
         for (other, server) in self.servers.iter_mut().enumerate() {
@@ -189,7 +189,7 @@ impl Lab {
             let is_odd = match server.odd {
                 Odd::None => false,
                 Odd::Rate(share) => self.random.chance(share),
-                // One of them is, at least for this launch.
+                // At least one connection is odd in this launch.
                 Odd::Connections(share) => {
                     let odd = (server.connections as f64 * share).ceil() as u64;
                     self.random.below(server.connections) < odd
@@ -203,7 +203,7 @@ impl Lab {
         self.burn(at, cost.as_ns());
     }
 
-    /// Nobody asks anything for so long: what each used.
+    /// Lets time pass without requests; returns what each server used.
     fn stand(&mut self, length: DurationNs) -> Vec<u64> {
         let before: Vec<u64> = self.servers.iter().map(|server| server.cpu_ns).collect();
         let ends = self.now + length;
@@ -220,7 +220,7 @@ impl Lab {
         self.servers.iter().zip(before).map(|(server, before)| server.cpu_ns - before).collect()
     }
 
-    /// What each uses that nobody asks anything, as `tare run` watches it.
+    /// Returns what each server uses without requests, measured as `tare run` does.
     pub fn watch_rest(&mut self) -> Vec<AtRest> {
         let mut stretches: Vec<Vec<u64>> = Vec::new();
         while !at_rest(&stretches) {
@@ -230,7 +230,7 @@ impl Lab {
         last.into_iter().map(|cpu_ns| AtRest { cpu_ns, ns: WATCH_NS }).collect()
     }
 
-    /// Until all stand still.
+    /// Waits until all servers are idle; returns whether they are.
     fn rest(&mut self) -> bool {
         let limit = self.now + REST_MAX;
         loop {
@@ -253,7 +253,7 @@ impl Lab {
         }
     }
 
-    /// Load on one for a ramp and a window, which opens and closes with a reply; and the rest.
+    /// Loads one server for a ramp and a window, which opens and closes with a reply; then rests.
     fn slice(&mut self, at: usize, ramp: DurationNs, window: DurationNs) -> Slice {
         let noise = (self.noise.slice * normal(&mut self.random)).exp();
         let before = self.servers[at].cpu_ns;
@@ -297,7 +297,7 @@ impl Lab {
         Slice { variant: at as u32, counts, used: Some(server.into()), ..Slice::default() }
     }
 
-    /// Load on all at once.
+    /// Loads all servers at once.
     pub fn together(&mut self, length: DurationNs, cold: bool) -> Vec<Sustained> {
         let n = self.servers.len();
         let bin = DurationNs::from_ns(BIN_PER_SERVER.as_ns() * n as u64);
@@ -336,8 +336,8 @@ impl Lab {
         all
     }
 
-    /// The slices of a round, after each launch has had the warm-up that it needs; `given` is what
-    /// it has had already.
+    /// Makes the slices of a round, after each launch has had the warm-up that it needs; `given` is
+    /// the warm-up that it had before.
     pub fn measure(
         &mut self,
         index: u32,

@@ -1,7 +1,8 @@
-//! A clock and a network that are simulated: the same engines, in no time, exactly repeatable.
+//! A simulated clock and network: the same engines, without real time and exactly repeatable.
 //!
 //! [`net`] is a [`tare_io::Reactor`] over a queue of events; [`world`] runs the load engine against
-//! the target on it; [`lab`] is for servers' habits and the method, without either. For tests only.
+//! the target on it; [`lab`] needs neither, and simulates servers' habits to test the method. Only
+//! tests use this crate.
 
 #![forbid(unsafe_code)]
 

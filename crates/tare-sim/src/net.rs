@@ -1,4 +1,4 @@
-//! The simulated network: connections, latency, cuts, resets; one event queue, one clock.
+//! The simulated network: connections, latency, cuts and resets on one event queue and one clock.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -16,11 +16,11 @@ use tare_io::{
 /// What the network does to traffic.
 #[derive(Clone, Debug)]
 pub struct NetOptions {
-    /// One way.
+    /// Latency in one direction.
     pub latency: DurationNs,
     /// Data arrives in pieces of 1 to this many bytes; 0 keeps it whole.
     pub piece_max_bytes: usize,
-    /// Share of pieces that are lost once and come after a retransmission timeout.
+    /// Share of pieces that are lost once and arrive after a retransmission timeout.
     pub loss: f64,
     pub retransmit: DurationNs,
     /// Share of connection attempts that fail with ECONNRESET.
@@ -41,7 +41,7 @@ impl Default for NetOptions {
     }
 }
 
-/// The network; cheap to clone, all clones are one.
+/// The network. It is cheap to clone, and all clones are the same network.
 #[derive(Clone)]
 pub struct Net(Rc<RefCell<State>>);
 
@@ -49,14 +49,14 @@ struct State {
     options: NetOptions,
     random: Random,
     now: Instant,
-    /// Ordered by time, then by when they were made.
+    /// Ordered by time, then by creation.
     events: BinaryHeap<Reverse<(Instant, u64)>>,
     payloads: HashMap<u64, Event>,
     made: u64,
     ends: Vec<End>,
     listeners: Vec<(String, usize)>,
     hosts: Vec<Host>,
-    /// Everything that happened, in words: for tests of exact order.
+    /// Everything that happened, as text, for tests of exact order.
     trace: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ struct End {
     /// What arrived before the connection was adopted.
     held: Vec<Arrival>,
     open: bool,
-    /// Nothing sent earlier may arrive later than this.
+    /// Nothing sent later may arrive before this.
     last_arrival: Instant,
 }
 
@@ -138,7 +138,7 @@ impl Net {
         self.0.borrow().events.peek().map_or(Instant::FAR, |Reverse((at, _))| *at)
     }
 
-    /// Moves the clock on, and delivers everything up to then.
+    /// Moves the clock on and delivers everything due by then.
     pub fn advance(&self, to: Instant) {
         let mut state = self.0.borrow_mut();
         while let Some(Reverse((at, id))) = state.events.peek().copied()
@@ -162,7 +162,7 @@ impl State {
     }
 
     fn note(&mut self, what: impl std::fmt::Display) {
-        // Long simulations would hold millions of lines that nobody reads.
+        // Long simulations would keep millions of unread lines.
         if self.trace.len() < 10_000 {
             let us = self.now.as_ns() / 1000 - 1_000_000;
             self.trace.push(format!("{us} {what}"));
@@ -251,7 +251,7 @@ impl State {
         }
     }
 
-    /// Puts something on the wire towards `end`; order is kept, as TCP keeps it.
+    /// Sends something to `end`. Order is kept, as in TCP.
     fn send_to(&mut self, end: usize, arrival: Arrival) {
         let mut at = self.now + self.options.latency;
         let loss = self.options.loss;
@@ -297,7 +297,7 @@ impl SimReactor {
         self.completions() > 0
     }
 
-    /// What has arrived and was not taken yet.
+    /// Counts what has arrived and was not taken yet.
     pub fn completions(&self) -> usize {
         self.net.0.borrow().hosts[self.host].inbox.len()
     }

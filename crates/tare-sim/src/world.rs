@@ -17,7 +17,7 @@ pub fn endpoint() -> Endpoint {
     Endpoint::Tcp(SocketAddr::from(([192, 0, 2, 1], 80)))
 }
 
-/// What a simulated run found.
+/// The results of a simulated run.
 pub struct Outcome {
     /// Connections opened before the stretch.
     pub opening: Tally,
@@ -31,11 +31,11 @@ pub struct World {
     pub net: NetOptions,
     pub behaviour: Behaviour,
     pub tls: Option<TlsServer>,
-    /// False: nobody listens.
+    /// If false, connections are refused.
     pub listening: bool,
 }
 
-/// No simulation takes longer, in its own time; one that would has hung.
+/// Limit of simulated time; a simulation that reaches it hangs.
 const TIME_LIMIT: DurationNs = DurationNs::from_secs(3600);
 /// Connections the simulated target holds.
 const SLOTS: u32 = 4096;
@@ -98,7 +98,7 @@ impl Running<'_> {
         }
     }
 
-    /// Lets what is under way arrive.
+    /// Delivers what is under way.
     fn settle(&mut self) {
         for _ in 0..1000 {
             let next = self.net.next_event();
@@ -110,8 +110,8 @@ impl Running<'_> {
         }
     }
 
-    /// Moves on until the client has something to do, as the kernel does: as many completions as it
-    /// waits for, or any once it has waited for more for as long as it would.
+    /// Moves on until the client has something to do, as a kernel does: when as many completions as
+    /// it waits for have arrived, or any once it has lingered.
     fn advance(&mut self, wait: Wait) {
         let until = wait.until;
         let lingers = self.net.now() + wait.linger;

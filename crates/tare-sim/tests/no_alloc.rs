@@ -1,4 +1,4 @@
-//! A worker in its steady state allocates nothing: shown by an allocator that counts.
+//! A worker in its steady state allocates nothing, as a counting allocator shows.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Two tallies, used in turn, as a worker's channel does.
+/// Two tallies that are swapped, as a worker's channel does.
 struct TwoTallies(Box<Tally>, u64);
 
 impl IntervalSink for TwoTallies {
@@ -61,7 +61,7 @@ struct Steady {
     intervals: u64,
 }
 
-/// Allocations of the measuring thread after the first tenth of the requests.
+/// Counts allocations of the measuring thread, after a warm-up of a tenth of the requests.
 fn measure<R: Reactor>(mut io: R, mut engine: Engine, requests: u64) -> Steady {
     let mut happened = Vec::with_capacity(8192);
     let mut sink = TwoTallies(Box::new(Tally::for_series(engine.series())), 0);
@@ -151,8 +151,8 @@ fn plain_requests_allocate_nothing() {
 
 #[test]
 fn tls_requests_allocate_only_what_rustls_does() {
-    // rustls makes a buffer for each record that it encrypts and each that it decrypts. Ours adds
-    // nothing: 20,000 requests of one record each way stay within its own few.
+    // rustls allocates a buffer for each record that it encrypts or decrypts. tare adds none:
+    // 20,000 requests of one record each way stay within that.
     let target = start(Some(TlsServer::self_signed().unwrap()));
     let options = TlsOptions { name: "localhost".into(), insecure: true, ..Default::default() };
     let tls = TlsClient::new(&options).unwrap();

@@ -1,6 +1,7 @@
-//! The simulated zoo: servers whose cost depends on when they are asked, measured by the method on
-//! a simulated CPU. No run may end with a wrong verdict, or an interval that misses, without the
-//! guard that says why. The animals are those of `bench/zoo`, which asks the same of the program.
+//! The simulated zoo: servers with a cost that depends on when they are asked, measured by the
+//! method on a simulated CPU. No run may end with a wrong verdict, or an interval that misses the
+//! truth, without the guard that explains it. The animals are those of `bench/zoo`, which tests the
+//! program in the same way.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -27,7 +28,7 @@ use tare_target::effort::Habit;
 const BASE: DurationNs = DurationNs::from_us(20);
 const CONNECTIONS: u64 = 20;
 const TOLERANCE: f64 = 0.02;
-/// How slices are cut, where replies are quick.
+/// The shape of slices when replies are quick.
 const SHAPE: SliceShape = SliceShape {
     length: DurationNs::from_ms(20),
     ramp: DurationNs::from_ms(2),
@@ -43,7 +44,7 @@ struct Animal {
     truth: Option<Truth>,
     guards: Vec<String>,
     must_guard: bool,
-    /// Of some runs one has a verdict, though its guards may speak.
+    /// Whether at least one of its runs must have a verdict, even if guards fire.
     #[serde(default)]
     decides: bool,
 }
@@ -70,7 +71,7 @@ enum Truth {
 }
 
 impl Truth {
-    /// Overhead in throughput, and in CPU a request.
+    /// Returns the overhead in throughput, and in CPU time per request.
     fn percent(&self) -> [f64; 2] {
         let own = BASE.as_ns() as f64 / 1000.0;
         match *self {
@@ -91,7 +92,7 @@ impl Truth {
     }
 }
 
-/// From flags of `tare target`; `None` for one that is not simulated here.
+/// Parses flags of `tare target`; `None` for a server that is not simulated here.
 fn kind(flags: &str) -> Option<Kind> {
     let mut kind = Kind { base: BASE, habits: Vec::new(), odd: Odd::None };
     let words: Vec<&str> = flags.split_whitespace().collect();
@@ -102,7 +103,7 @@ fn kind(flags: &str) -> Option<Kind> {
             "odd-rate" => kind.odd = Odd::Rate(value.parse().unwrap()),
             "odd-connections" => kind.odd = Odd::Connections(value.parse().unwrap()),
             "change-after" => kind.odd = Odd::After(value.parse().unwrap()),
-            // A stall of its replies, which is the behaviour's, not its effort's.
+            // A stall delays replies without using CPU time, which is not simulated here.
             "stall" | "every" => return None,
             _ => kind.habits.push(Habit::parse(name, value).unwrap()),
         }
@@ -248,12 +249,12 @@ enum Outcome {
     Wrong,
 }
 
-/// As `bench/zoo` judges.
+/// Classifies a report as `bench/zoo` does.
 fn judge(animal: &Animal, report: &RunReport) -> (Outcome, String) {
     let expected = |code: &str| animal.guards.iter().any(|guard| guard == code);
     let guards: Vec<&str> = report.guards.iter().map(|guard| guard.code.word()).collect();
     let spoke = guards.iter().any(|code| expected(code));
-    // What sustained load could not confirm is no verdict, if nothing else took it away.
+    // A verdict is open if sustained load could not confirm it and nothing else voids it.
     let voids = report.guards.iter().filter(|guard| guard.severity == Severity::Void);
     let is_open = |word: &str| word == "unconfirmed" || expected(word);
     let is_open = voids.map(|guard| guard.code.word()).all(is_open);
@@ -294,10 +295,10 @@ fn judge(animal: &Animal, report: &RunReport) -> (Outcome, String) {
     (outcome, words)
 }
 
-/// Intervals of 95 % miss now and then, and no guard is at fault.
+/// Intervals of 95 % miss now and then without a fault of any guard.
 const MISSES: f64 = 0.06;
 
-/// What a request costs more (of a logarithm) while a neighbour bursts.
+/// Increase of the logarithm of a request's cost while a neighbour bursts.
 const BURSTS: [f64; 2] = [0.0, 0.15];
 
 #[test]
@@ -337,7 +338,7 @@ fn no_animal_is_believed_without_its_guard() {
         let [right, guarded, bad] = outcomes;
         println!("| {} | {bursts} | {right} | {guarded} | {bad} |", animal.name);
         let allowed = MISSES * runs as f64 + 3.0 * (MISSES * runs as f64).sqrt();
-        // The few runs of every day are always the same.
+        // The few runs of the default always have the same seeds.
         if bad as f64 > if runs < 20 { 0.0 } else { allowed } {
             wrong.push(format!("{}, bursts {bursts}: {bad} of {runs}; {first}", animal.name));
         } else if !decided && animal.decides {
@@ -349,7 +350,7 @@ fn no_animal_is_believed_without_its_guard() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// One that becomes warm in steps at 2, 6 and 15 s, beside one that costs as much more as it does.
+/// Both servers warm up in steps at 2, 6 and 15 s; one takes 10 µs more per request.
 #[test]
 fn servers_that_warm_in_steps_are_measured_warm_or_said_not_to_be() {
     let steps = "--warm-for 2s:20us --warm-for 6s:10us --warm-for 15s:5us";
@@ -373,7 +374,7 @@ fn servers_that_warm_in_steps_are_measured_warm_or_said_not_to_be() {
     assert!(text.contains("its cost still fell"), "{text}");
 }
 
-/// A supervisor's heartbeat costs the same whatever is asked. What was put off does not.
+/// A supervisor's heartbeat costs the same whatever is requested; deferred work does not.
 #[test]
 fn a_heartbeat_is_no_work_put_off() {
     let run = |b: &str| {
@@ -388,7 +389,7 @@ fn a_heartbeat_is_no_work_put_off() {
     assert!(both.is_some_and(|text| text.contains("work that it put off")));
 }
 
-/// Identical servers, launches of which differ by 2 %: guards keep still, and the interval of
+/// Identical servers with launches that differ by 2 %: guards stay silent, and the interval of
 /// sustained load covers the truth.
 #[test]
 fn guards_do_not_cry_wolf_and_sustained_load_covers() {

@@ -12,17 +12,17 @@ use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
 use crate::weighted::{self, Mean};
 
-/// The version of the method. Whatever changes a verdict or an overhead of stored runs raises it:
-/// what an earlier version concluded of them is then worked out anew.
+/// The version of the method. Raise it when a change alters a verdict or an overhead of stored
+/// runs: their conclusions are then computed again.
 pub const VERSION: u32 = 6;
 
-/// What is asked of the rounds.
+/// The question that an analysis answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     pub baseline: usize,
     /// Those that decide: the run stops when their verdicts are known.
     pub metrics: Vec<Metric>,
-    /// As a share; `same` needs the whole interval inside it.
+    /// A share; `same` needs the whole interval inside it.
     pub tolerance: f64,
     pub level: f64,
 }
@@ -41,21 +41,21 @@ impl Question {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Analysis {
     pub rounds: u32,
-    /// By variant: each metric that was measured, over rounds.
+    /// Per variant, each metric that was measured, over rounds.
     pub metrics: Vec<Vec<(Metric, Estimate)>>,
-    /// Where there is one variant, what was asked of it.
+    /// Values of the metrics asked for, if there is only one variant.
     pub single: Vec<SingleValue>,
     pub comparisons: Vec<Comparison>,
 }
 
-/// One metric of a variant that is compared with nothing.
+/// One metric of a single variant, which is compared with nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SingleValue {
     pub metric: Metric,
     pub value: Estimate,
-    /// Without trimming, of all rounds together.
+    /// The value without trimming, of all rounds together.
     pub of_totals: Option<f64>,
-    /// They differ, as in [`Comparison::pauses`].
+    /// Whether the two differ, as in [`Comparison::pauses`].
     pub pauses: bool,
 }
 
@@ -64,44 +64,44 @@ pub struct SingleValue {
 pub struct Comparison {
     pub variant: usize,
     pub metric: Metric,
-    /// One of the metrics that decide.
+    /// Whether it is one of the metrics that decide.
     pub asked: bool,
-    /// Of the variant's value to the baseline's. Its level is such that all intervals of its kind
-    /// (asked for, or beside) are right together at the question's level.
+    /// Ratio of the variant's value to the baseline's. All intervals of its kind (asked for or not)
+    /// together hold the question's level.
     pub ratio: Estimate,
-    /// The same, as surely as a difference takes.
+    /// The ratio at the higher confidence that `slower` and `faster` require.
     pub surer: Estimate,
-    /// The interval that spans slices and sustained load, where both say slower (or faster) and not
-    /// by how much.
+    /// The interval over both slices and sustained load, if they agree on the direction but not on
+    /// the amount.
     pub spans: Option<Estimate>,
-    /// Of what may be stated: `spans`, else `ratio`.
+    /// Overhead of the ratio that may be stated: `spans`, else `ratio`.
     pub overhead_percent: Estimate,
-    /// What slices conclude; `verdict` is that with what sustained load says.
+    /// Verdict of the slices alone; `verdict` takes sustained load into account as well.
     pub in_slices: Verdict,
     pub verdict: Verdict,
-    /// The same ratio without trimming: of the totals over all rounds. Where the two differ, slices
-    /// were not all alike.
+    /// Untrimmed ratio of the totals over all rounds. If it differs from `ratio`, slices were not
+    /// all alike.
     pub ratio_of_totals: Option<f64>,
-    /// They do differ: by more than the interval, and by an amount that matters.
+    /// Whether the two differ by more than the interval, and by an amount that matters.
     pub pauses: bool,
     /// Each round's log ratio, in order.
     pub rounds: Vec<f64>,
-    /// What each has of the whole, by its own precision.
+    /// Weight of each round, by its own precision.
     pub shares: Vec<f64>,
-    /// What load that does not let up says of it; of throughput and CPU, where it was put on.
+    /// Result of sustained load; only for throughput and CPU, and only if there was any.
     pub sustained: Option<Check>,
 }
 
-/// Looking again and again, and stopping when an interval looks good, makes intervals miss more
-/// often than their level says. So an interval is computed for this share of the misses that it may
-/// have, and keeps its level with the stopping rule on.
+/// Looking repeatedly, and stopping when an interval looks good, makes intervals miss more often
+/// than their level says. Each interval is therefore computed for this share of its allowed misses,
+/// and keeps its level despite the stopping rule.
 pub(crate) const OF_MISSES: f64 = 0.4;
-/// `slower` and `faster` are for this share only: with it about 1 of 100 runs of identical
-/// servers ends with one of them at most, however often it was looked at.
+/// The share for `slower` and `faster`: at most about 1 of 100 runs of identical servers ends with
+/// one of them, however often it was looked at.
 const OF_FALSE_ALARMS: f64 = 0.02;
 
-/// Its interval at that level, and the one that a difference takes, both wide enough for a run that
-/// was looked at meanwhile.
+/// The interval at that level, and the one that `slower` and `faster` require, both wide enough for
+/// repeated looks.
 pub(crate) fn intervals(level: f64, interval: impl Fn(f64) -> Estimate) -> [Estimate; 2] {
     [OF_MISSES, OF_FALSE_ALARMS].map(|share| {
         let wide = interval(1.0 - (1.0 - level) * share);
@@ -109,23 +109,23 @@ pub(crate) fn intervals(level: f64, interval: impl Fn(f64) -> Estimate) -> [Esti
     })
 }
 
-/// What measuring adds to a log ratio and rounds of one run cannot see, for they share it:
-/// wake-ups, edges of windows, the machine's mode. Runs of a queue whose pace is known exactly
-/// differ by 0.05 % (standard deviation) where rounds within one promise 0.02 %. This is twice
-/// that.
+/// Systematic error of a log ratio, which rounds of one run cannot show because they share it:
+/// wake-ups, edges of windows, the machine's mode. Runs of a queue with an exactly known pace
+/// differ by 0.05 % (standard deviation), while their rounds suggest 0.02 %. This is twice the
+/// former.
 pub(crate) const SYSTEMATIC: f64 = 0.001;
 
-/// Widens an interval by what is not in its rounds: independent, so in quadrature.
+/// Widens an interval by the systematic error, which is independent and so added in quadrature.
 pub(crate) fn with_systematic(estimate: Estimate) -> Estimate {
     let half = estimate.half_width().hypot(SYSTEMATIC);
     Estimate { lower: estimate.point - half, upper: estimate.point + half, ..estimate }
 }
 
-/// The share of the tolerance up to which trimmed and untrimmed ratios may differ: the weights of
-/// slices differ a little between the two even where nothing pauses.
+/// The share of the tolerance by which trimmed and untrimmed ratios may differ: they weight slices
+/// a little differently, even without pauses.
 const PAUSES_MATTER: f64 = 0.25;
 
-/// The untrimmed ratio lies outside the interval of the trimmed one, and apart from it.
+/// Whether the untrimmed ratio lies outside the trimmed one's interval, by an amount that matters.
 fn pauses(ratio: &Estimate, of_totals: f64, tolerance: f64) -> bool {
     let half = (ratio.upper.ln() - ratio.lower.ln()) / 2.0;
     (of_totals.ln() - ratio.point.ln()).abs() > half.max(tolerance * PAUSES_MATTER)
@@ -202,8 +202,8 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     Analysis { rounds: digests.len() as u32, metrics, single, comparisons }
 }
 
-/// What holds for slices and for sustained load, where these differ and yet both are, for sure, on the
-/// side of the verdict that slices give.
+/// The interval over both slices and sustained load, if they differ and yet both lie wholly on the
+/// same side as the slices' verdict.
 fn spanning(ratio: &Estimate, check: &Check, in_slices: Verdict) -> Option<Estimate> {
     let concludes = matches!(in_slices, Verdict::Slower | Verdict::Faster);
     let side = |ratio: &Estimate| (ratio.lower > 1.0, ratio.upper < 1.0);
@@ -217,8 +217,8 @@ fn spanning(ratio: &Estimate, check: &Check, in_slices: Verdict) -> Option<Estim
 }
 
 impl Comparison {
-    /// The ratio that may be stated: it spans slices and sustained load where they say the same only
-    /// of the direction.
+    /// The ratio that may be stated. It spans slices and sustained load if they agree only on the
+    /// direction.
     pub fn stated_ratio(&self) -> Estimate {
         self.spans.unwrap_or(self.ratio)
     }
@@ -233,8 +233,8 @@ fn absolute(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<(Metric,
     Metric::ALL.into_iter().filter_map(of).collect()
 }
 
-/// The only variant's metrics, with intervals wide enough for a run that was looked at meanwhile:
-/// nothing is compared, so drift of the machine is in them.
+/// Metrics of the only variant, with intervals wide enough for repeated looks. Nothing is compared,
+/// so the intervals include the machine's drift.
 fn single_values(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, Estimate)> {
     let together = sidak(question.level, question.metrics.len());
     let of = |metric: Metric| {
@@ -253,7 +253,7 @@ fn single_values(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, E
     Metric::ALL.into_iter().filter_map(of).collect()
 }
 
-/// The geometric mean of a value a round; `None` where there is no round.
+/// The geometric mean of one value per round; `None` without rounds.
 pub(crate) fn over_rounds(values: impl Iterator<Item = f64>, level: f64) -> Option<Estimate> {
     let logs: Vec<f64> = values.map(f64::ln).collect();
     let estimate = match logs.as_slice() {
@@ -265,7 +265,7 @@ pub(crate) fn over_rounds(values: impl Iterator<Item = f64>, level: f64) -> Opti
     Some(estimate.from_log())
 }
 
-/// All rounds of a variant as one.
+/// Totals of a variant over all rounds.
 #[derive(Default)]
 struct Total {
     counts: Counts,
@@ -284,7 +284,8 @@ impl Total {
         })
     }
 
-    /// Of this variant's value to the baseline's, for metrics that are compared within cycles.
+    /// Ratio of this variant's value to the baseline's, for metrics that are compared within
+    /// cycles.
     fn ratio_to(&self, base: &Self, metric: Metric) -> Option<f64> {
         Some(self.number(metric)? / base.number(metric)?)
     }
@@ -383,7 +384,7 @@ mod tests {
 
     #[test]
     fn stalls_that_trimming_hides_are_told() {
-        // In one round of five every second slice stalls; of five slices one is cut off each end.
+        // One slice of five stalls in every round; trimming cuts one of five off each end.
         let digests: Vec<_> = (0..40u32)
             .map(|n| {
                 let slices = (0..5).flat_map(|cycle| {

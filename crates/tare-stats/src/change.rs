@@ -1,9 +1,9 @@
-//! Two runs of the same question, at different times or on different machines: what has changed.
+//! Changes between two runs of the same question, at different times or on different machines.
 //!
-//! Rounds of different runs are no pairs. What drifts between runs is in a variant's own values; it
-//! is not in the ratio to the baseline that ran beside it. So a variant's change is that of its
-//! ratio, and only a baseline's change is that of its values. Rounds have the weights in each run
-//! that they have in the run's own report.
+//! Rounds of different runs are not paired. Drift between runs changes a variant's own values, but
+//! not its ratio to the baseline that ran beside it. A variant's change is therefore that of its
+//! ratio; only a baseline's change is that of its values. Rounds have the same weights as in their
+//! run's own report.
 
 use tare_model::Metric;
 
@@ -14,16 +14,15 @@ use crate::verdict::Verdict;
 use crate::weighted::{Mean, Round};
 use crate::welch::Difference;
 
-/// The same variant's place in the earlier and the later run.
+/// Indices of the same variant in the earlier and the later run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     pub before: usize,
     pub after: usize,
-    /// Compare ratios to each run's baseline; else values.
+    /// Whether to compare ratios to each run's baseline, or values.
     pub relative: bool,
 }
 
-/// What is asked of two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeQuestion {
     pub matches: Vec<Match>,
@@ -35,7 +34,7 @@ pub struct ChangeQuestion {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Its place among the matches.
+    /// Index of its match.
     pub at: usize,
     pub metric: Metric,
     pub asked: bool,
@@ -91,11 +90,11 @@ mod tests {
     use tare_io::Random;
     use tare_model::samples::{Counts, Round, Slice};
 
-    /// A run whose machine has a speed, and whose second variant has a cost.
+    /// A run on a machine of this speed, with this cost of the second variant.
     fn run(random: &mut Random, rounds: u32, speed: f64, cost: f64) -> Vec<RoundDigest> {
         let mut normal = || (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0;
         let round = |index| {
-            // What a round shares, and what each launch adds.
+            // Variation that a round's slices share, and variation of each launch.
             let shared = speed * (1.0 + 0.05 * normal());
             let slices = [0, 1].map(|variant| {
                 let own = shared * (1.0 + 0.02 * normal());
@@ -147,7 +146,7 @@ mod tests {
             let all = changes(&before, &after, &question(true));
             let change = all.iter().find(|c| c.metric == Metric::Throughput).unwrap();
             found += u32::from(change.verdict == Verdict::Slower);
-            // 0.855 of 0.9 is what is left.
+            // 0.855 of 0.9 is left, a loss of 5 %.
             covered += u32::from(change.overhead_percent.covers(5.0));
         }
         assert!(found >= 190 && covered >= 184, "{found} found and {covered} covered, of 200");

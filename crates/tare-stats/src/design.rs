@@ -1,7 +1,8 @@
-//! A design of measurement, as a value: what is measured next follows from what was seen. Designs
-//! are pure. Who carries out their orders knows servers, clocks and stores, and decides nothing.
+//! Designs of measurement. A design decides what is measured next from the results so far. Designs
+//! are pure: the code that carries out their orders handles servers, clocks and stores, and decides
+//! nothing.
 //!
-//! A run has one load or, in a sweep, several that are measured on the same launches: its cells.
+//! A run has one cell or, in a sweep, several: loads that are measured on the same launches.
 
 use tare_io::DurationNs;
 use tare_model::sustained::WarmUp;
@@ -12,57 +13,57 @@ use crate::stopping::cycles;
 use crate::surveys::{Limits, Surveys};
 
 pub trait Design {
-    /// The next round; `None` when there is enough, or no more can be had.
+    /// The next round; `None` when the run should end.
     fn next(&mut self, history: &History<'_>) -> Option<RoundOrder>;
 
-    /// Why a cell is measured no further, where the design says so.
+    /// Why the design measures a cell no further, if so.
     fn ended(&self, cell: usize) -> Option<Ended>;
 }
 
-/// Why a design asks for no more.
+/// Why a design ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// What was asked is known as precisely as asked.
+    /// The results are as precise as requested.
     Precision,
-    /// The limits that it was to decide are decided.
+    /// All limits are decided.
     Gates,
     MaxTime,
-    /// As many rounds as the user asked for.
+    /// The requested number of rounds is done.
     Rounds,
-    /// No verdict is allowed anyway.
+    /// Guards forbid every verdict.
     Void,
 }
 
-/// What was seen so far.
+/// Results so far.
 #[derive(Debug)]
 pub struct History<'a> {
     pub cells: Vec<CellHistory<'a>>,
-    /// How long launches took to be warm.
+    /// How long launches took to warm up.
     pub surveys: &'a Surveys,
-    /// Until the run must be over.
+    /// Time left until the run must be over.
     pub left: DurationNs,
 }
 
-/// What was seen under one load.
+/// Results under one load.
 #[derive(Clone, Copy, Debug)]
 pub struct CellHistory<'a> {
     pub rounds: &'a [RoundDigest],
     /// The shape of its slices, once it is known.
     pub shape: Option<SliceShape>,
-    /// What each variant needs until it is warm, once that is known.
+    /// Load that each variant needs to warm up, once that is known.
     pub warm: Option<&'a [WarmUp]>,
-    /// It failed, or was cut off: nothing more is to be asked of it.
+    /// Whether it failed or was cut off; nothing more is measured for it.
     pub is_over: bool,
 }
 
 /// A round: launches of all variants, and what is measured on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundOrder {
-    /// What is measured; in which order, the run's seed says.
+    /// Cells to measure; their order follows from the run's seed.
     pub cells: Vec<CellOrder>,
-    /// Servers are watched before there is any load.
+    /// Whether to watch servers before there is any load.
     pub watches_rest: bool,
-    /// All variants are loaded at once, from their first request on, until they are warm.
+    /// Load on all variants at once, from their first request until they are warm.
     pub survey: Option<SurveyOrder>,
 }
 
@@ -76,42 +77,42 @@ pub struct SurveyOrder {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellOrder {
     pub cell: usize,
-    /// Requests a second to each variant, where that is not what the load says.
+    /// Requests per second to each variant, if not the load's own rate.
     pub rates: Vec<Option<f64>>,
-    /// How slices are cut: `shape`, or as trials show.
+    /// The shape of its slices; trials determine it if it is not set.
     pub shape: Option<SliceShape>,
     pub fit: Fit,
-    /// Launches get their first load and nothing before it: no trial, no warm-up, no ramp.
+    /// Whether launches get their first load and nothing before it: no trial, no warm-up, no ramp.
     pub is_cold: bool,
     /// Slices of each variant.
     pub cycles: u32,
-    /// A first launch that took long to be warm is used as long: no other rounds say otherwise.
+    /// Adds cycles if the first launch took long to warm up; other rounds do not show that yet.
     pub growth: Option<Growth>,
     /// The longest warm-up.
     pub warmup_max: DurationNs,
-    /// Load that does not let up, after the slices.
+    /// Sustained load, after the slices.
     pub sustained: Option<SustainedOrder>,
 }
 
-/// What a launch's warm-up says of how many cycles it is worth.
+/// How many cycles a launch is worth, given the length of its warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
     pub cost: CycleCost,
-    /// The time that is left.
+    /// Time left for the run.
     pub left: DurationNs,
-    /// How long the launch took to be warm.
+    /// How long the launch took to warm up.
     pub warm_ns: u64,
 }
 
-/// What a slice of every variant takes.
+/// Time that one slice of every variant takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CycleCost {
     pub variants: usize,
-    /// Slices are so many times as long as their shape says, on average.
+    /// Mean factor by which slices are longer than their shape.
     pub longer: f64,
 }
 
-/// Orders, wake-ups and readings around a slice, and the rest after it.
+/// Time for orders, wake-ups and readings around a slice, and for the rest after it.
 const SLICE_COST: DurationNs = DurationNs::from_ms(3);
 
 impl CycleCost {
@@ -125,7 +126,7 @@ impl CycleCost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SustainedOrder {
     pub length: DurationNs,
-    /// In so many turns, of which each variant has its own; else on all at once.
+    /// Number of turns of each variant; if not set, all variants are loaded at once.
     pub turns: Option<u32>,
 }
 
@@ -134,14 +135,14 @@ impl CellOrder {
         self.rates.get(variant).copied().flatten()
     }
 
-    /// The launches took so long to be warm.
+    /// Records how long the launches took to warm up.
     pub fn use_launches(&mut self, warm_ns: u64) {
         if let Some(growth) = &mut self.growth {
             growth.warm_ns = warm_ns;
         }
     }
 
-    /// Slices of each variant, of this shape.
+    /// Number of slices of each variant, given their shape.
     pub fn cycles_of(&self, shape: &SliceShape) -> u32 {
         self.growth.as_ref().map_or(self.cycles, |growth| {
             let Growth { cost, left, warm_ns } = growth;
@@ -178,10 +179,10 @@ mod tests {
         };
         assert_eq!(order.cycles_of(&shape(20)), 8);
         order.use_launches(18_000_000_000);
-        // Half of 18 s: of cycles of 0.12 s, and of 1.7 s, of which eight are worth it anyway.
+        // Half of 18 s, in cycles of 0.12 s. With cycles of 1.7 s, the minimum of eight is more.
         assert_eq!(order.cycles_of(&shape(20)), 75);
         assert_eq!(order.cycles_of(&shape(335)), 8);
-        // Five rounds are to fit into the time.
+        // Five rounds must fit into the time.
         order.growth = Some(Growth { left: DurationNs::from_secs(100), ..growth });
         order.use_launches(18_000_000_000);
         assert_eq!(order.cycles_of(&shape(20)), 16);

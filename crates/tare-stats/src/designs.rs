@@ -1,4 +1,4 @@
-//! The designs that there are: variants compared under one load, and under each of several.
+//! The designs: variants compared under one load, or under each of several.
 
 mod comparison;
 mod sweep;

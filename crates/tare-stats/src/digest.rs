@@ -24,7 +24,7 @@ pub struct RoundDigest {
     pub started_unix_ms: u64,
     pub elapsed_ns: u64,
     pub machine: MachineUse,
-    /// Of those that were loaded when they were cold.
+    /// Warm-ups of the launches that were loaded cold.
     pub warm_ups: Vec<WarmUp>,
     pub variants: Vec<VariantRound>,
 }
@@ -34,27 +34,27 @@ pub struct RoundDigest {
 pub struct VariantRound {
     pub launch: Option<Launch>,
     pub counts: Counts,
-    /// Without ramps, as far as their cost is known.
+    /// Usage without ramps, as far as their cost is known.
     pub used: Option<Usage>,
-    /// The replies that this paid for.
+    /// The number of replies that this usage covers.
     pub paid: u64,
-    /// For Little's law: over slices, the window and the longest latency. A request that was under
-    /// way when the window opened may bring that much from before it.
+    /// Sum over slices of the window and the longest latency, for Little's law: the latency of a
+    /// request in flight when the window opened may reach that far back.
     pub room_ns: u64,
     /// Merged over the round.
     pub latencies: Vec<(Series, Distribution)>,
-    /// By [`Metric::ALL`].
+    /// Indexed as [`Metric::ALL`].
     pub values: Vec<Option<f64>>,
-    /// The log ratio to the baseline, by [`Metric::ALL`]; of a single variant, the logarithm of its
-    /// value.
+    /// The log ratio to the baseline, or the logarithm of a single variant's value; indexed as
+    /// [`Metric::ALL`].
     pub log_ratios: Vec<Option<f64>>,
-    /// The variance that each log ratio has by its own cycles, by [`Metric::ALL`]; where a metric has
-    /// cycles.
+    /// The variance of each log ratio from the round's own cycles, if the metric has cycles;
+    /// indexed as [`Metric::ALL`].
     pub variances: Vec<Option<f64>>,
 }
 
 impl RoundDigest {
-    /// How long the slowest took to be warm.
+    /// How long the slowest took to warm up.
     pub fn warm_ns(&self) -> u64 {
         self.warm_ups.iter().map(|warm| warm.ns).max().unwrap_or(0)
     }
@@ -83,8 +83,8 @@ impl VariantRound {
         self.latencies.iter().find(|(kind, _)| *kind == series).map(|(_, found)| found)
     }
 
-    /// The log ratio, with what its own cycles say of its precision; where they say nothing, it
-    /// counts as the median round does.
+    /// The log ratio with its precision from the round's own cycles; without that, the round counts
+    /// like the median round.
     pub fn weighable(&self, metric: Metric, cycles: u32) -> Option<weighted::Round> {
         let value = self.log_ratio(metric)?;
         let Some(variance) = self.variances[metric as usize] else {
@@ -152,7 +152,7 @@ pub(crate) fn together(sum: Option<Usage>, more: Option<Usage>) -> Option<Usage>
     }
 }
 
-/// What a slice's window used, and the replies that paid for.
+/// Usage of a slice, without its ramp if possible, and the number of replies that it covers.
 fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<Usage>, u64) {
     let answered = slice.counts.answered;
     let ramps = launch.and_then(|launch| launch.load.ramps.as_ref());
@@ -165,7 +165,7 @@ fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<Usage>, u64) {
     }
 }
 
-/// What a slice counted, for metrics that are compared within cycles.
+/// A slice's counts, for metrics that are compared within cycles.
 pub fn observed<'a>(slice: &'a Slice, launch: Option<&'a Launch>) -> Observed<'a> {
     let (used, paid) = use_of(slice, launch);
     Observed { counts: &slice.counts, used, paid, latencies: &slice.latencies, launch }

@@ -12,7 +12,7 @@ pub struct Estimate {
     pub lower: f64,
     pub upper: f64,
     pub level: f64,
-    /// Independent values it rests on: rounds.
+    /// Number of independent values (rounds).
     pub n: u32,
 }
 
@@ -29,15 +29,14 @@ impl Estimate {
         Some(Self { point: mean, lower: mean - half, upper: mean + half, level, n: n as u32 })
     }
 
-    /// The same with every bound mapped by a monotone function; the bounds change places where it
-    /// falls.
+    /// Maps the point and both bounds by a monotone function. A falling one swaps the bounds.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         let (a, b) = (f(self.lower), f(self.upper));
         Self { point: f(self.point), lower: a.min(b), upper: a.max(b), ..self }
     }
 
-    /// Of a logarithm, what it is the logarithm of. Two rounds and many comparisons can make bounds
-    /// that no number holds: one that is further than [`FURTHEST`] says that nothing is known.
+    /// Exponentiates an estimate of a logarithm. Two rounds and many comparisons can give bounds
+    /// that no number holds; a bound limited to [`FURTHEST`] means that nothing is known.
     pub fn from_log(self) -> Self {
         let furthest = FURTHEST.ln();
         let lower = self.lower.max(self.point - furthest);
@@ -69,7 +68,7 @@ pub fn t_quantile(degrees: f64, level: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf((1.0 + level) / 2.0))
 }
 
-/// The upper of two in the middle; nothing has none.
+/// The upper of the two middle values; NaN without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -80,7 +79,7 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of a sample: over n − 1. Zero for a single value.
+/// Sample variance, over n − 1. Zero for a single value.
 pub fn variance(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;

@@ -1,14 +1,14 @@
-//! CPU time that servers use while others are measured: what they use at rest anyway, and work that
-//! they put off.
+//! CPU time that servers use while others are measured: their usage at rest, and deferred work.
 
 use tare_model::usage::Usage;
 
 use crate::digest::RoundDigest;
 
-/// Beyond this share of what its slices used it matters what a server uses at rest.
+/// A server's usage at rest matters beyond this share of what its slices used.
 const MATTERS: f64 = 0.01;
 
-/// CPU time that a launch used outside of its slices, and in them, and what these paid for.
+/// CPU time that a launch used outside its slices and in them, and the replies that the latter paid
+/// for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
     pub idle: u64,
@@ -49,19 +49,18 @@ impl Idle {
         }
     }
 
-    /// Work of its requests.
+    /// Deferred work of its requests.
     pub fn put_off(self) -> u64 {
         self.idle.saturating_sub(self.at_rest)
     }
 
-    /// That, beside what its slices used.
+    /// Deferred work as a share of what its slices used.
     pub fn share(self) -> f64 {
         self.put_off() as f64 / self.cpu.max(1) as f64
     }
 }
 
-/// Whether some server uses so much while others are measured that it must be known what it uses at
-/// rest.
+/// Whether some server uses enough while others are measured that its usage at rest must be known.
 pub fn matters(digests: &[RoundDigest]) -> bool {
     let variants = digests.first().map_or(0, |digest| digest.variants.len());
     (0..variants).any(|variant| {
@@ -70,12 +69,12 @@ pub fn matters(digests: &[RoundDigest]) -> bool {
     })
 }
 
-/// How long a launch is watched before its load, at a time and at most. What it uses is known when
-/// it uses no less than before: servers are ready before all of their processes are.
+/// How long a launch is watched before its load, each time, and how often at most. Watching ends
+/// when usage no longer halves: servers are ready before all of their processes are.
 pub const WATCH_NS: u64 = 200_000_000;
 const WATCH_MAX: usize = 10;
 
-/// Whether servers that used so much in each stretch of [`WATCH_NS`] have come to rest.
+/// Whether servers have come to rest, given their usage in each stretch of [`WATCH_NS`].
 pub fn at_rest(used: &[Vec<u64>]) -> bool {
     if used.len() >= WATCH_MAX {
         return true;

@@ -1,9 +1,8 @@
 //! The method: samples to estimates to verdicts. Pure: no clock, no I/O, no randomness.
 //!
-//! `tare_model::samples` is what was measured; [`digest`] reduces a round to one number a variant
-//! and metric;
-//! [`analysis`] turns rounds into estimates with intervals and verdicts; [`stopping`] says when to
-//! stop and how many slices a launch is worth. The why is in docs/method.md.
+//! `tare_model::samples` is the data. [`digest`] reduces a round to one number for each variant and
+//! metric; [`analysis`] turns rounds into estimates with intervals and verdicts; [`stopping`]
+//! decides when to stop and how many slices a launch is worth. The reasons are in docs/method.md.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What each part of a variant cost: its server, and every hop before it.
+//! The cost of each part of a variant: its server and every hop before it.
 
 use tare_model::metric::Observed;
 use tare_model::samples::{Counts, Launch, LaunchPart};
@@ -12,13 +12,12 @@ use crate::estimate::Estimate;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartFound {
     pub name: String,
-    /// Where it runs.
     pub place: String,
-    /// Metrics that are made of what a part uses, over the requests that the variant answered.
+    /// Metrics of what the part used, per request that the variant answered.
     pub metrics: Vec<(Metric, Estimate)>,
 }
 
-/// All parts of a variant, in their launches' order; none where tare meters nothing.
+/// All parts of a variant, in the order of its launches; empty where tare meters nothing.
 pub fn parts(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<PartFound> {
     let rounds: Vec<&VariantRound> = digests.iter().map(|d| &d.variants[variant]).collect();
     let known = rounds.iter().find_map(|round| {
@@ -38,7 +37,7 @@ pub fn parts(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<PartFou
     found.collect()
 }
 
-/// What one round says of the part of that name, by [`Metric::ALL`].
+/// One round's values of the part of that name, indexed as [`Metric::ALL`].
 fn values(round: &VariantRound, name: &str) -> Option<Vec<Option<f64>>> {
     const NO_LATENCIES: &[(tare_model::samples::Series, Distribution)] = &[];
     let parts = &round.launch.as_ref()?.parts;
@@ -49,7 +48,7 @@ fn values(round: &VariantRound, name: &str) -> Option<Vec<Option<f64>>> {
         true => Some(usage.server()),
         false => usage.hops.get(at).copied(),
     });
-    // Nothing but what it used: what the whole variant did is no part's.
+    // Only its usage: all other counts belong to the whole variant.
     let (counts, launch) = (Counts::default(), Launch { rss_bytes, ..Launch::default() });
     let observed = Observed {
         counts: &counts,

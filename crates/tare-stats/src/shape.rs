@@ -1,22 +1,22 @@
-//! What an interval for a mean does not see: rounds that drift, rounds of two kinds.
+//! Patterns that an interval for a mean does not show: rounds that drift, and rounds of two kinds.
 
 use crate::estimate::{mean, variance};
 
-/// Fewer rounds show no shape of a ratio.
+/// With fewer rounds, the shape of a ratio is not judged.
 pub const ROUNDS_MIN: usize = 20;
 /// The fewest values for which a steady rise is beyond chance.
 pub const ROUNDS_MIN_SINGLE: usize = 8;
-/// Standard scores of Mann and Kendall's statistic beyond which a trend is no accident: 1 in 400
-/// runs without one shows it.
+/// Standard score of the Mann-Kendall statistic beyond which there is a trend: 1 in 400 runs
+/// without one exceeds it.
 const TREND_Z: f64 = 3.0;
-/// Distance between two groups, in standard deviations within them, from which on they are two.
-/// The best split of normal values is at 2.7; simulation finds 5 in fewer than 1 of 200 runs.
+/// Distance between two groups, in standard deviations within them, beyond which there are two
+/// modes. The best split of normal values has 2.7; in simulation fewer than 1 of 200 runs reach 5.
 const MODES_APART: f64 = 5.0;
-/// Each group's share at least: a few strays are no second mode.
+/// Minimum share of each group: a few outliers are not a second mode.
 const MODE_SHARE_MIN: f64 = 0.15;
 
-/// Whether values rise (or fall: negative) with their order: Mann and Kendall's standard score,
-/// where it is beyond chance and there are at least `least` of them.
+/// The Mann-Kendall standard score of a trend, negative if values fall; `None` if it may be chance,
+/// or with fewer than `least` values.
 pub fn trend(values: &[f64], least: usize) -> Option<f64> {
     let n = values.len();
     if n < least {
@@ -45,8 +45,8 @@ pub struct Modes {
     pub high_share: f64,
 }
 
-/// Whether values are of two kinds: the split that leaves the least variance, where the groups lie
-/// far apart.
+/// Splits values into the two groups with the least variance within them; `None` unless the groups
+/// lie far apart.
 pub fn two_modes(values: &[f64]) -> Option<Modes> {
     let n = values.len();
     if n < ROUNDS_MIN {

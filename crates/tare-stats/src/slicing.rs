@@ -1,4 +1,4 @@
-//! How slices are cut: how long each is, what comes before it, and what a few trials say of that.
+//! The shape of slices: their length and what comes before them, and how a few trials determine it.
 
 use tare_io::DurationNs;
 use tare_model::cold::Cold;
@@ -10,15 +10,15 @@ pub struct SliceShape {
     pub length: DurationNs,
     pub ramp: DurationNs,
     pub warmup: DurationNs,
-    /// It ends after so many.
+    /// The slice ends after this many requests.
     pub requests: Option<u64>,
 }
 
 /// Settings of the plan that fix a part of the shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fit {
-    /// One variant is measured, and compared with nothing: short slices would cancel no drift, and
-    /// long ones are closer to load that does not let up.
+    /// Whether only one variant is measured: short slices would then cancel no drift, and long ones
+    /// are closer to sustained load.
     pub single: bool,
     pub length: Option<DurationNs>,
     pub warmup: Option<DurationNs>,
@@ -37,11 +37,11 @@ pub const LONGEST: DurationNs = DurationNs::from_secs(1);
 /// Replies that a slice should hold.
 const REPLIES: f64 = 200.0;
 const SHORTEST_RAMP: DurationNs = DurationNs::from_ms(2);
-/// Slices of one length would look at a server that has a rhythm always at the same phases: they
-/// are up to so many times as long as the shortest, drawn evenly on a logarithmic scale.
+/// Slices of one length would always see the same phases of a periodic server. Lengths are
+/// therefore drawn, evenly on a logarithmic scale, up to this many times the shortest.
 pub const LONGER_MAX: f64 = 3.0;
 
-/// The mean of such draws.
+/// The mean of these factors.
 pub fn longer_mean() -> f64 {
     (LONGER_MAX - 1.0) / LONGER_MAX.ln()
 }
@@ -52,7 +52,7 @@ impl Fit {
         Self { single, length: plan.slices.window, warmup: plan.slices.warmup }
     }
 
-    /// Before anything is known of the servers.
+    /// The shape before anything is known about the servers.
     pub fn first(self) -> SliceShape {
         let length = self.length.unwrap_or(self.shortest());
         let warmup = self.warmup.unwrap_or(length);
@@ -63,7 +63,8 @@ impl Fit {
         if self.single { SHORTEST_SINGLE } else { SHORTEST }
     }
 
-    /// Slices are 20 ms (100 ms of a single variant), longer where the slowest variant gives fewer than 200 replies in that.
+    /// The shortest slices, or longer ones if the slowest variant gives fewer than `REPLIES` in
+    /// them.
     pub fn shape(self, pace: Pace) -> SliceShape {
         let ms = (REPLIES / pace.per_s.max(1e-3) * 1000.0).ceil();
         let needed = DurationNs::from_ms(ms as u64).clamp(self.shortest(), LONGEST);
@@ -76,8 +77,8 @@ impl Fit {
 }
 
 impl SliceShape {
-    /// A launch's first load, from its first request on, but for those that saw that it was up and
-    /// what it answers.
+    /// A launch's first load, from its first request on; only the readiness check and the probe
+    /// come earlier.
     pub fn of_cold(cold: Cold) -> Self {
         let (length, requests) = match cold {
             Cold::For(time) => (time, None),
@@ -88,13 +89,15 @@ impl SliceShape {
     }
 }
 
-/// Trials that find how long slices must be, and how many of each variant.
+/// Length, ramp, minimum replies and number of the trials of each variant, which determine slice
+/// lengths.
 const TRIAL: DurationNs = DurationNs::from_ms(30);
 const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
 const TRIAL_REPLIES: f64 = 10.0;
 const TRIALS: usize = 3;
 
-/// A few trials on one variant. Medians count: one that was disturbed would settle the whole run.
+/// A few trials on one variant. Their medians count, because one disturbed trial would affect the
+/// whole run.
 #[derive(Debug)]
 pub struct Trials {
     length: DurationNs,
@@ -108,13 +111,13 @@ impl Default for Trials {
 }
 
 impl Trials {
-    /// The next one; `None` where there were enough.
+    /// The next trial; `None` after enough of them.
     pub fn next(&self) -> Option<SliceShape> {
         let (length, ramp, warmup) = (self.length, TRIAL_RAMP, TRIAL);
         (self.seen.len() < TRIALS).then_some(SliceShape { length, ramp, warmup, requests: None })
     }
 
-    /// Takes in what one showed.
+    /// Records a trial. After too few replies, later trials are longer.
     pub fn take(&mut self, pace: Pace) {
         if pace.per_s * self.length.as_secs_f64() >= TRIAL_REPLIES {
             self.seen.push(pace);
@@ -135,7 +138,7 @@ impl Trials {
 }
 
 impl Pace {
-    /// The fewest replies a second of both, and the longest latency.
+    /// The lower reply rate and the longer latency of the two.
     pub fn slowest(self, other: Self) -> Self {
         Self { per_s: self.per_s.min(other.per_s), latency: self.latency.max(other.latency) }
     }

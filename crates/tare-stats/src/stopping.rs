@@ -10,19 +10,19 @@ use crate::sustained::Agreement;
 use crate::verdict::{ROUNDS_MIN, Verdict};
 use crate::weighted::{BETWEEN_PRIOR, degrees_of};
 
-/// Looks become rarer as rounds become many: each costs a little coverage.
+/// Looks become rarer as rounds increase, because each costs a little coverage.
 const GROWTH: f64 = 1.2;
-/// Slices of each variant in a round: enough to cut the wildest off, and few beside what launches
-/// differ by.
+/// Minimum slices of each variant in a round: enough to trim outliers. More add little, because
+/// launches differ by more.
 const CYCLES: u32 = 8;
-/// Slices take this share of the time that a launch takes, or more: one that was dear to make is
+/// Slices take at least this share of the time that a launch takes, so that an expensive launch is
 /// used.
 const OF_LAUNCH: f64 = 0.5;
-/// Of launches that take minutes, and of quantiles that hardly any reply is beyond.
+/// Limit for launches that take minutes, and for quantiles that hardly any reply exceeds.
 pub(crate) const CYCLES_MAX: u32 = 2000;
-/// Rounds that are to fit into the time, where slices can be fewer for it.
+/// Rounds that must fit into the time, even if slices become fewer for it.
 const ROUNDS_TO_FIT: u32 = 5;
-/// No forecast goes further than so many rounds.
+/// Forecasts end at this many rounds.
 const ROUNDS_FORESEEN: u32 = 1_000_000;
 
 /// Whether the intervals are looked at after this many rounds: 3, 4, 5, then each time a fifth more.
@@ -34,12 +34,12 @@ pub fn is_look(rounds: u32) -> bool {
     look == rounds
 }
 
-/// When a run knows what it was asked.
+/// When a run's results are precise enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// How well ratios are to be known, as shares of themselves …
+    /// Required precision of ratios, as a share of the ratio.
     pub precision: f64,
-    /// … or as shares of what they differ from one by, where that is more.
+    /// Sufficient precision of ratios, as a share of the effect; the larger of the two applies.
     pub of_effect: f64,
     pub tolerance: f64,
 }
@@ -50,7 +50,7 @@ impl Goal {
         Self { precision: stop.precision, of_effect: stop.of_effect, tolerance: stop.tolerance }
     }
 
-    /// Whether slices give every verdict that was asked for, and as precisely as asked; of a single
+    /// Whether slices give every verdict asked for, at the requested precision; for a single
     /// variant, its values.
     pub fn is_reached(&self, analysis: &Analysis) -> bool {
         if !analysis.single.is_empty() {
@@ -66,30 +66,29 @@ impl Goal {
         relative_half_width(ratio) <= self.wanted(ratio)
     }
 
-    /// Whether a value, which is compared with nothing, is known as precisely as asked.
+    /// Whether a single variant's value has the requested precision.
     pub fn knows(&self, value: &Estimate) -> bool {
         value.n >= ROUNDS_MIN && relative_half_width(value) <= self.precision
     }
 
-    /// The half width of an interval of this ratio that is narrow enough.
+    /// The largest half width that is precise enough for this ratio.
     fn wanted(&self, ratio: &Estimate) -> f64 {
         self.precision.max(self.of_effect * ratio.point.ln().abs())
     }
 
-    /// Rounds that it takes in all until all asked comparisons have their verdicts; `None` where one
-    /// never would.
+    /// Total rounds until all comparisons asked for have verdicts; `None` if one never would.
     pub fn rounds_needed(&self, analysis: &Analysis) -> Option<u32> {
         let asked = analysis.comparisons.iter().filter(|comparison| comparison.asked);
         let each: Option<Vec<u32>> = asked.map(|comparison| self.rounds_for(comparison)).collect();
         each?.into_iter().max()
     }
 
-    /// The same of one, should its centre and its scatter stay what they are.
+    /// Total rounds for one comparison, if its centre and scatter stay the same.
     pub fn rounds_for(&self, comparison: &Comparison) -> Option<u32> {
         let Comparison { ratio, surer, in_slices, .. } = comparison;
         let (half, effect) = (relative_half_width(ratio), ratio.point.ln().abs());
         let of_verdict = match in_slices {
-            // It lies on one side of zero, or inside the tolerance.
+            // The interval must lie on one side of zero, or within the tolerance.
             Verdict::Unresolved => {
                 let apart = effect * half / relative_half_width(surer);
                 apart.max(self.tolerance - effect)
@@ -107,18 +106,17 @@ impl Goal {
             .flatten()
     }
 
-    /// Rounds that it takes before anything was seen: launches are expected to differ as those of
-    /// most servers do.
+    /// Rounds needed before anything is measured, if launches differ as those of most servers do.
     pub fn rounds_expected(&self, level: f64) -> Option<u32> {
         let half = |n: u32| quantile(n, level) * (BETWEEN_PRIOR / f64::from(n)).sqrt();
         first(ROUNDS_MIN, |n| half(n) <= self.precision)
     }
 }
 
-/// A limit that a run is to decide: `throughput > 3 %`.
+/// A limit that a run must decide: `throughput > 3 %`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// One variant's; all, where none is named.
+    /// The variant it applies to; `None` means all.
     pub variant: Option<usize>,
     pub metric: Metric,
     pub above: bool,
@@ -126,8 +124,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Whether the whole interval of everything that it is about lies on one side of it, and sustained
-    /// load leaves that so.
+    /// Whether every interval it applies to lies wholly on one side of it, and sustained load does
+    /// not change that.
     pub fn is_decided(&self, analysis: &Analysis) -> bool {
         let mut own = analysis.comparisons.iter().filter(|c| self.is_about(c)).peekable();
         own.peek().is_some() && own.all(|comparison| self.decides(comparison))
@@ -137,7 +135,7 @@ impl Limit {
         comparison.metric == self.metric && self.variant.is_none_or(|v| v == comparison.variant)
     }
 
-    /// A limit is exceeded by the interval that a difference takes, for it is looked at again and again.
+    /// Because of the repeated looks, a limit is exceeded only by the `surer` interval.
     fn decides(&self, comparison: &Comparison) -> bool {
         let Estimate { lower, upper, n, .. } = comparison.overhead_percent;
         let surer = comparison.surer.map(|ratio| self.metric.overhead_percent(ratio));
@@ -154,7 +152,7 @@ fn quantile(rounds: u32, level: f64) -> f64 {
     t_quantile(degrees_of(f64::from(rounds)), 1.0 - (1.0 - level) * OF_MISSES)
 }
 
-/// The first of so many rounds, or a little later, that is enough.
+/// Searches from this number on, in steps of 5 %, for one that is enough.
 fn first(from: u32, is_enough: impl Fn(u32) -> bool) -> Option<u32> {
     let later = |n: &u32| Some(n + (n / 20).max(1));
     std::iter::successors(Some(from), later)
@@ -162,13 +160,13 @@ fn first(from: u32, is_enough: impl Fn(u32) -> bool) -> Option<u32> {
         .find(|n| is_enough(*n))
 }
 
-/// How well a ratio is known, as a share of itself: 3.00 ± 0.06 is ± 2 %, and so is 0.50 ± 0.01.
+/// Half width as a share of the ratio: 3.00 ± 0.06 is ± 2 %, and so is 0.50 ± 0.01.
 pub fn relative_half_width(ratio: &Estimate) -> f64 {
     (ratio.upper.ln() - ratio.lower.ln()) / 2.0
 }
 
-/// Cycles of a round whose launches take so many seconds beside them: no more than leave time for
-/// the first few rounds of a run.
+/// Cycles of a round, given how many seconds its launches and each cycle take. The first few rounds
+/// of a run must fit into the time left.
 pub fn cycles(launch_s: f64, cycle_s: f64, rounds: u32, left_s: f64) -> u32 {
     let worth = used(launch_s, cycle_s);
     let missing = ROUNDS_TO_FIT.saturating_sub(rounds);
@@ -179,13 +177,13 @@ pub fn cycles(launch_s: f64, cycle_s: f64, rounds: u32, left_s: f64) -> u32 {
     worth.min((fit as u32).max(CYCLES))
 }
 
-/// Cycles that make the most of a launch.
+/// Cycles that a launch is worth.
 pub fn used(launch_s: f64, cycle_s: f64) -> u32 {
     ((launch_s * OF_LAUNCH / cycle_s.max(1e-6)).ceil() as u32).clamp(CYCLES, CYCLES_MAX)
 }
 
-/// The time limit with which a run gets the rounds that a verdict needs, where by its rounds so far it
-/// does not get them within `max_time`: a number that a person would choose.
+/// A time limit that suffices for the rounds that a verdict needs; `None` if `max_time` does,
+/// judging by the rounds so far.
 pub fn max_time_needed(rounds: u32, elapsed_ns: u64, max_time: DurationNs) -> Option<DurationNs> {
     if rounds == 0 || rounds >= ROUNDS_MIN {
         return None;
@@ -194,7 +192,7 @@ pub fn max_time_needed(rounds: u32, elapsed_ns: u64, max_time: DurationNs) -> Op
     (needed_s > max_time.as_secs_f64()).then(|| round_limit(needed_s * SPARE))
 }
 
-/// A time limit of at least so many seconds, as a person would write it.
+/// Rounds a time limit up to one that a person would choose.
 pub fn round_limit(seconds: f64) -> DurationNs {
     let step = match seconds {
         s if s <= 60.0 => 5.0,
@@ -204,7 +202,7 @@ pub fn round_limit(seconds: f64) -> DurationNs {
     DurationNs::from_secs_f64((seconds / step).ceil() * step)
 }
 
-/// Later rounds may take longer.
+/// Slack, because later rounds may take longer.
 const SPARE: f64 = 1.15;
 
 #[cfg(test)]
@@ -265,12 +263,12 @@ mod tests {
             };
             goal.rounds_for(&comparison).unwrap()
         };
-        // Twice as wide as wanted takes four times the rounds, less what t becomes narrower by.
+        // An interval twice too wide takes four times the rounds, less the gain from a smaller t.
         let of_same = needed(0.0, 0.04, Verdict::Unresolved);
         assert!((150..190).contains(&of_same), "{of_same}");
-        // One that is known to a tenth of itself is known.
+        // An effect that is known to a tenth of itself is known well enough.
         assert_eq!(needed(0.5, 0.05, Verdict::Slower), 40);
-        // At half of the tolerance either verdict is as far.
+        // At half the tolerance, both verdicts are equally far away.
         let either = needed(0.01, 0.02, Verdict::Unresolved);
         assert!((150..190).contains(&either), "{either}");
         assert_eq!(goal.rounds_expected(0.95), Some(8));

@@ -1,10 +1,10 @@
-//! Until when launches are loaded before they are measured, by what loads that did not let up
-//! showed of them: all variants at once, from their first request on.
+//! How long launches are loaded before they are measured, as learned from sustained load on all
+//! variants at once, from their first request on.
 //!
-//! A first launch is loaded until it has long stopped becoming cheaper. Where that takes long, a
-//! later launch is loaded as well until it is warm, which it is when it has been given what the
-//! first one needed, and costs what the first one had come down to: one that only stands still for
-//! a moment is not warm. See docs/method.md.
+//! The first launch is loaded until its cost has long stopped falling. If that takes long, later
+//! launches are loaded as well until they are warm: they have had the load that the first one
+//! needed, and cost as little as it did in the end. A cost that merely pauses on its way down is
+//! not warm. See docs/method.md.
 
 use tare_io::DurationNs;
 use tare_model::sustained::{Sustained, WarmUp};
@@ -12,22 +12,23 @@ use tare_model::sustained::{Sustained, WarmUp};
 use crate::digest::RoundDigest;
 use crate::sustained::{BLOCK_NS, Course, Courses};
 
-/// A warm-up beyond that is looked at in each launch: it may have been the machine's weather.
+/// A longer warm-up is checked in each launch: it may have been a disturbance of the machine.
 const LONG_NS: u64 = 400_000_000;
-/// How many times longer than a long warm-up the load must be to show that nothing follows: steps
-/// become rarer, and after one at 2 s the next may be at 6.
+/// The load must be this many times as long as a long warm-up to show that nothing follows: steps
+/// become rarer, and after one at 2 s the next may be at 6 s.
 const LOOK: f64 = 3.5;
-/// A later launch may cost so much more (of a logarithm) than the first one had come down to, beyond
-/// what all do: identical servers differ from launch to launch, and what all do is the machine's.
+/// Excess cost (as a logarithm) over the first launch that a later launch may have, beyond the
+/// excess of all. Identical servers differ from launch to launch, and a common excess is the
+/// machine's.
 const BEHIND: f64 = 0.1;
-/// A later launch is loaded for so many times as long, at most, as it should need: on a machine that
-/// became slower it would never cost what the first one did.
+/// A later launch is loaded for at most this many times as long as it should need: on a machine
+/// that became slower it would never cost what the first one did.
 const LATER: u64 = 2;
-/// A load is made longer by this. A later launch gets it beyond what it should need, too: its end
-/// shows what it costs now, and can be compared with its slices.
+/// Step by which a load is extended. A later launch also gets it beyond what it should need: its
+/// end shows the current cost, which can be compared with its slices.
 const LONGER_NS: u64 = 1_000_000_000;
 
-/// How long the first load is, at least and at most.
+/// Minimum and maximum length of the first load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub least_ns: u64,
@@ -35,7 +36,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For how long a server must be loaded that was warm after so long.
+    /// How long a server must be loaded if it was warm after `warm_ns`.
     fn until(&self, warm_ns: u64) -> u64 {
         let look = if warm_ns > LONG_NS { (warm_ns as f64 * LOOK) as u64 } else { 0 };
         self.least_ns.max(warm_ns + self.quiet_ns()).max(look)
@@ -47,11 +48,11 @@ impl Limits {
     }
 }
 
-/// What a launch's load showed.
+/// Result of a launch's load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct LaunchSurvey {
     warm: WarmUp,
-    /// The logarithm of what it cost at last.
+    /// The logarithm of its cost at the end.
     level: Option<f64>,
 }
 
@@ -59,22 +60,22 @@ fn level(load: &Sustained) -> Option<f64> {
     Course::of_one(load).map(|course| course.level)
 }
 
-/// By launch, and variant.
+/// Results by launch and variant.
 #[derive(Clone, Debug, Default)]
 pub struct Surveys(Vec<Vec<LaunchSurvey>>);
 
-/// Where a launch stands when its load has ended.
+/// State of a launch at the end of its load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// The first launch's load was as long as it may be, and its cost had only just fallen.
+    /// Whether the first launch's load reached its limit while its cost had only just fallen.
     pub is_moving: bool,
-    /// By how much (of a logarithm) a later launch costs more than the first one had come down to,
-    /// beyond what all do.
+    /// Excess cost (as a logarithm) of a later launch over the first one, beyond the excess of all
+    /// variants.
     pub behind: Option<f64>,
 }
 
 impl Surveys {
-    /// From the rounds so far of a run that is resumed.
+    /// Restores the surveys from the rounds of a resumed run.
     pub fn of(digests: &[RoundDigest]) -> Self {
         let mut surveys = Self::default();
         for digest in digests {
@@ -95,7 +96,7 @@ impl Surveys {
         self.0.push(each.collect());
     }
 
-    /// For how long the next launch is loaded at first; `None` where no variant needs long.
+    /// How long the next launch is loaded at first; `None` if no variant needs long.
     pub fn first_stretch(&self, limits: &Limits) -> Option<u64> {
         match self.slowest_ns() {
             None => Some(limits.least_ns),
@@ -103,7 +104,7 @@ impl Surveys {
         }
     }
 
-    /// For how long a launch that showed this has to be loaded further.
+    /// How much longer a launch with these results must be loaded, if at all.
     pub fn further(&self, loads: &[&Sustained], limits: &Limits) -> Option<u64> {
         let had = loads.iter().map(|load| total(load)).min()?;
         let wanted = match self.slowest_ns() {
@@ -120,7 +121,7 @@ impl Surveys {
         (!is_short).then(|| (wanted - had).max(LONGER_NS).min(left))
     }
 
-    /// Whether later launches have had what their variants need, and cost what the first ones did.
+    /// Whether later launches have had what their variants need, and cost what the first one did.
     fn are_warm(&self, loads: &[&Sustained]) -> bool {
         let (found, behind) = (self.found(), self.behind(loads));
         loads.iter().zip(found).zip(behind).all(|((load, found), behind)| {
@@ -129,20 +130,19 @@ impl Surveys {
         })
     }
 
-    /// By how much each launch costs more than the variant's first one had come down to, beyond what
-    /// all do.
+    /// Excess cost of each launch over its variant's first one, beyond the excess of all.
     fn behind(&self, loads: &[&Sustained]) -> Vec<Option<f64>> {
         let firsts = self.0.first().into_iter().flatten();
         let each = firsts.zip(loads);
         let behind = each.map(|(first, load)| Some(level(load)? - first.level?));
         let behind: Vec<Option<f64>> = behind.collect();
-        // One that has become cheaper says nothing of the others: a server that had little of the CPU is
-        // seen only roughly.
+        // A variant that became cheaper says nothing about the others: with little CPU time, a cost
+        // is only roughly known.
         let of_all = behind.iter().flatten().copied().fold(f64::INFINITY, f64::min).max(0.0);
         behind.into_iter().map(|behind| Some(behind? - of_all)).collect()
     }
 
-    /// Takes in what a launch showed, and says where each variant stands.
+    /// Records a launch's results, and returns the state of each variant.
     pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<Standing> {
         let is_first = self.0.is_empty();
         let behind = self.behind(loads).into_iter().chain(std::iter::repeat(None));
@@ -157,8 +157,8 @@ impl Surveys {
         standing
     }
 
-    /// What each variant showed: the median of its launches; of two the longer, for whoever is warm
-    /// too early is not warm.
+    /// The warm-up of each variant: the median of its launches, the longer one of two. If it were
+    /// too short, the server would be measured cold.
     pub fn found(&self) -> Vec<WarmUp> {
         let variants = self.0.first().map_or(0, Vec::len);
         let of = |variant: usize| {
@@ -169,20 +169,20 @@ impl Surveys {
         (0..variants).map(of).collect()
     }
 
-    /// The time of the slowest; `None` before the first launch.
+    /// Warm-up time of the slowest variant; `None` before the first launch.
     pub fn slowest_ns(&self) -> Option<u64> {
         self.found().iter().map(|warm| warm.ns).max()
     }
 
-    /// What each is given: the time of the slowest. Of two equal servers one may have been seen to
-    /// take longer by chance, and slices would compare it with a colder one.
+    /// The warm-up that each variant gets: the time of the slowest. One of two equal servers may
+    /// have seemed slower by chance, and slices would compare it with a colder one.
     pub fn warm(&self) -> Vec<WarmUp> {
         let slowest = self.slowest_ns().unwrap_or(0);
         self.found().into_iter().map(|warm| WarmUp { ns: slowest, ..warm }).collect()
     }
 }
 
-/// What a launch still needs that other loads have warmed before.
+/// The warm-up that a launch still needs after other loads on it.
 pub fn still_needed(needed: WarmUp, others: impl Iterator<Item = WarmUp>) -> WarmUp {
     others.fold(needed, |left, had| WarmUp {
         ns: left.ns.saturating_sub(had.ns),
@@ -190,13 +190,13 @@ pub fn still_needed(needed: WarmUp, others: impl Iterator<Item = WarmUp>) -> War
     })
 }
 
-/// For how long a launch is loaded next that has had so much: `least`, or what is missing in time.
+/// How long a launch is loaded next: the missing time, but at least `least`.
 pub fn warm_next(had: WarmUp, needed: WarmUp, least: DurationNs, most: DurationNs) -> DurationNs {
     let room = most.as_ns().saturating_sub(had.ns);
     least.max(DurationNs::from_ns(needed.ns.saturating_sub(had.ns).min(room)))
 }
 
-/// Whether a launch that has had so much is loaded no longer.
+/// Whether a launch has had enough load, or as much as is allowed.
 pub fn is_warm(had: WarmUp, needed: WarmUp, most: DurationNs) -> bool {
     (had.ns >= needed.ns && had.requests >= needed.requests) || had.ns >= most.as_ns()
 }
@@ -213,19 +213,19 @@ mod tests {
     const LIMITS: Limits = Limits { least_ns: 3_300_000_000, most_ns: 20_000_000_000 };
     const SECOND: u64 = 1_000_000_000;
 
-    /// Load for so long on a server whose requests cost this much in µs.
+    /// Load of this length on a server with this cost of a request, in µs.
     fn load(ns: u64, cost_us: impl Fn(f64) -> f64) -> Sustained {
         let bin = 25_000_000;
         let of = |at: u64| {
             let answered = (12_500.0 / cost_us((at * bin) as f64 / 1e9)) as u64;
-            // Nothing is as even as arithmetic.
+            // Real bins are less even than arithmetic.
             Bin { ns: bin, answered: answered + at % 3, cpu_ns: bin / 2, delay_ns: bin / 2 }
         };
         let bins = (0..ns / bin).map(of).collect();
         Sustained { cold: true, bins, one_thread: true, ..Sustained::default() }
     }
 
-    /// What a launch's load comes to, until it is long enough, beside a server that needs nothing.
+    /// Extends a launch's load until it is long enough, beside a server that needs no warm-up.
     fn survey(surveys: &mut Surveys, cost_us: &dyn Fn(f64) -> f64) -> (Sustained, Standing) {
         let mut ns = surveys.first_stretch(&LIMITS).unwrap();
         loop {
@@ -273,11 +273,11 @@ mod tests {
     fn a_launch_that_pauses_on_its_way_is_not_warm_yet() {
         let mut surveys = Surveys::default();
         survey(&mut surveys, &|t| if t < 2.0 { 40.0 } else { 20.0 });
-        // This one needs twice as long, and stands still from its first second on.
+        // This launch needs twice as long, and its cost pauses after the first second.
         let late = |t: f64| if t < 1.0 { 60.0 } else { if t < 4.0 { 40.0 } else { 20.0 } };
         let (seen, standing) = survey(&mut surveys, &late);
         assert!(total(&seen) > 4 * SECOND && standing.behind.unwrap() < BEHIND, "{standing:?}");
-        // This one never arrives, and says by how much.
+        // This launch never becomes warm, and reports by how much.
         let (seen, standing) = survey(&mut surveys, &|_| 30.0);
         let behind = standing.behind.unwrap();
         assert!((behind - 0.405).abs() < 0.02, "{standing:?}");
@@ -292,7 +292,7 @@ mod tests {
         let loads = [load(SECOND, |_| 20.0), load(SECOND, |_| 400.0)];
         let behind = surveys.behind(&[&loads[0], &loads[1]]);
         assert!(behind[0].unwrap().abs() < 0.02 && behind[1].unwrap() < 0.0, "{behind:?}");
-        // What all do is the machine's.
+        // A common excess is the machine's.
         let loads = [load(SECOND, |_| 40.0), load(SECOND, |_| 3000.0)];
         let behind = surveys.behind(&[&loads[0], &loads[1]]);
         assert!(behind[0].unwrap().abs() < 0.02 && behind[1].unwrap() > 0.1, "{behind:?}");

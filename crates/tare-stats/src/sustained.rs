@@ -1,9 +1,9 @@
-//! Load that does not let up, on all variants at once.
+//! Sustained load on all variants at once.
 //!
-//! Slices are short, and between them a server rests. A server that puts work off, lives on credit,
-//! or pauses now and then looks better in slices than under the load that people mean. So a few
-//! launches get seconds of load, all variants at the same time: they share the machine's weather,
-//! and what each costs is read from its own CPU time. See docs/method.md.
+//! Slices are short, and a server rests between them. A server that defers work, uses up burst
+//! credit, or pauses now and then looks better in slices than under real load. A few launches
+//! therefore get seconds of load on all variants at the same time: disturbances of the machine
+//! affect them alike, and the cost of each is read from its own CPU time. See docs/method.md.
 
 use tare_model::Metric;
 use tare_model::counters::Counter;
@@ -15,10 +15,10 @@ use crate::digest::{RoundDigest, VariantRound};
 use crate::estimate::{Estimate, mean, median, t_quantile, variance};
 use crate::weighted::{BETWEEN_PRIOR, EXPECTED, expected_between};
 
-/// What a bin says of a request.
+/// A measure of a request, computed from a bin.
 type OfBin = fn(Bin) -> Option<f64>;
 
-/// What a bin of load says of a server.
+/// Measures of a server, computed from a bin of load.
 trait Costs {
     fn cost(self) -> Option<f64>;
     fn yields(self) -> Option<f64>;
@@ -32,22 +32,22 @@ impl Costs for Bin {
         positive(self.cpu_ns as f64 / self.answered as f64)
     }
 
-    /// Replies for its CPU time: a server that only the CPU limits gives so many more.
+    /// Replies per CPU time, to which a CPU-bound server's throughput is proportional.
     fn yields(self) -> Option<f64> {
         positive(self.answered as f64 / self.cpu_ns as f64)
     }
 
-    /// Replies a second of the time in which it could run: what it would give alone.
+    /// Replies per time in which it could run: what it would serve alone.
     fn rate(self) -> Option<f64> {
         positive(self.answered as f64 / self.ns.saturating_sub(self.delay_ns) as f64)
     }
 
-    /// Replies a second.
+    /// Replies per elapsed time.
     fn served(self) -> Option<f64> {
         positive(self.answered as f64 / self.ns as f64)
     }
 
-    /// Share of that time in which it did not.
+    /// Share of the time in which it could run but did not.
     fn idle(self) -> f64 {
         1.0 - self.cpu_ns as f64 / self.ns.saturating_sub(self.delay_ns).max(1) as f64
     }
@@ -61,62 +61,61 @@ fn sum(bins: &[Bin]) -> Bin {
     bins.iter().copied().fold(Bin::default(), Bin::plus)
 }
 
-/// Bins are taken together for so long: servers that share a CPU have it by turns.
+/// Bins are merged into blocks of this length, because servers that share a CPU take turns on it.
 pub(crate) const BLOCK_NS: u64 = 100_000_000;
-/// What falls by no more than this (of a logarithm) does not warm up.
+/// A fall of costs by no more than this (as a logarithm) is not a warm-up.
 const FALLS: f64 = 0.05;
-/// So many blocks at the end, at least, say what a server costs when it is warm.
+/// Minimum number of blocks at the end that show a server's cost when warm.
 const LAST: usize = 6;
 
-/// How blocks are looked at: so many at a time, as one number.
+/// A sliding window over blocks, reduced to one number.
 struct View {
     span: usize,
     of: fn(&[f64]) -> f64,
-    /// Where that number is high, the blocks are high up to this one of them, counted from 0.
+    /// If that number is high, the blocks up to this index in the window are high.
     until: usize,
-    /// A fall by no more than this is none.
+    /// Smaller falls are ignored.
     falls: f64,
 }
 
-/// A block that was disturbed does not move this.
+/// A single disturbed block does not affect it.
 const CLOSE: View = View { span: 3, of: median, until: 1, falls: FALLS };
-/// For what is as uneven as the costs of two servers together.
+/// Suits data as uneven as the costs of two servers together.
 const WIDE: View = View { span: 12, of: median, until: 6, falls: FALLS };
-/// A neighbour that bursts pauses at times, and this is what those cost. It is less even than what is
-/// in the middle.
+/// The cost while a bursting neighbour pauses, which is less even than the median.
 const CHEAP: View = View { span: 16, of: octile, until: 13, falls: 2.0 * FALLS };
 
-/// An eighth of them are less.
+/// An eighth of the values are smaller.
 fn octile(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted[values.len() / 8]
 }
 
-/// What a request cost in the course of a load. Machines become faster and slower, and servers that
-/// warm up only cheaper: of a fall, as much as the largest rise may be the machine's.
+/// The cost of a request in the course of a load. Machines become faster and slower, but servers
+/// that warm up only become cheaper: a fall no larger than the largest rise may be the machine's.
 pub(crate) struct Course {
-    /// Logarithms of costs, one a view.
+    /// Logarithms of costs, one for each view.
     costs: Vec<f64>,
-    /// The load up to where each view, if it is high, says that it is high.
+    /// The load up to the last block that is high if the view is high.
     ends: Vec<WarmUp>,
     all_ns: u64,
-    /// What it costs at the end.
+    /// Logarithm of the cost at the end.
     pub(crate) level: f64,
-    /// The largest rise on the way.
+    /// The largest rise during the load.
     rise: f64,
     falls: f64,
 }
 
 impl Course {
-    /// Of logarithms of costs, one a block; `None` of too short a load.
+    /// Takes logarithms of costs, one per block; `None` if the load is too short.
     fn of(blocks: &[Bin], logs: &[f64], view: &View) -> Option<Self> {
         if logs.len() < 2 * view.span - 1 {
             return None;
         }
         let level = (view.of)(&logs[logs.len().saturating_sub(LAST.max(view.span))..]);
         let costs: Vec<f64> = logs.windows(view.span).map(view.of).collect();
-        // Chance makes rises too; means of some make fewer.
+        // Chance causes rises too; means of several costs have fewer.
         let (mut lowest, mut rise) = (f64::INFINITY, 0.0_f64);
         for cost in costs.windows(CLOSE.span).map(mean) {
             lowest = lowest.min(cost);
@@ -131,14 +130,14 @@ impl Course {
         Some(Self { costs, ends, all_ns: sum(blocks).ns, level, rise, falls: view.falls })
     }
 
-    /// Of a single load, by CPU time where the server is metered.
+    /// Uses CPU time if the server is metered.
     pub(crate) fn of_one(load: &Sustained) -> Option<Self> {
         let blocks = blocks(&[load]).remove(0);
         Self::of(&blocks, &logs(&blocks, cost_of(load))?, &CLOSE)
     }
 
-    /// Of one against others; `None` where that did not fall, or where not more than half of the fall
-    /// was its own: the others rose.
+    /// Compares one server with others; `None` if the ratio did not fall, or if half of the fall or
+    /// more was a rise of the others.
     fn of_ratios(blocks: &[Bin], own: &[f64], ratios: &[f64], view: &View) -> Option<Self> {
         let ratio = Self::of(blocks, ratios, view)?;
         let end = ratio.last_above()? + view.until + 1;
@@ -151,26 +150,27 @@ impl Course {
         cost - self.level > self.rise + by
     }
 
-    /// The last at which a request still costs more than at the end.
+    /// The last view in which a request costs more than at the end.
     fn last_above(&self) -> Option<usize> {
         self.costs.iter().rposition(|cost| self.is_above(*cost, self.falls))
     }
 
-    /// From the beginning until a request costs what it does at the end.
+    /// The load until a request costs as little as at the end.
     fn warm_up(&self) -> WarmUp {
         self.last_above().map_or(WarmUp::default(), |at| self.ends[at])
     }
 
-    /// Whether it still cost so much more when this was left of the load.
+    /// Whether a request still cost more by `by` when `ns` of the load were left.
     fn fell_within(&self, ns: u64, by: f64) -> bool {
         let at = self.ends.partition_point(|end| end.ns + ns <= self.all_ns);
         self.costs.get(at).is_some_and(|cost| self.is_above(*cost, by))
     }
 }
 
-/// What is searched for the warm-ups of servers that were loaded at the same time. Of each: the CPU
-/// time of a request; the time, which waits are in as well; the CPU time where it is cheap, which a
-/// neighbour's bursts hardly move; and CPU time against that of the others, in which they cancel.
+/// Cost series of servers loaded at the same time, in which warm-ups are searched. Each server has
+/// its CPU time per request; its elapsed time, which includes waits; its low CPU times, which a
+/// neighbour's bursts hardly affect; and its CPU time relative to the others', in which bursts
+/// cancel.
 pub struct Courses(Vec<Vec<Course>>);
 
 impl Courses {
@@ -186,7 +186,7 @@ impl Courses {
         Self(loads.iter().enumerate().map(of_one).collect())
     }
 
-    /// Of each, from the beginning until a request costs what it does at the end.
+    /// The load until a request costs as little as at the end, for each server.
     pub fn warm_ups(&self) -> Vec<WarmUp> {
         let of_one = |courses: &Vec<Course>| {
             courses.iter().map(Course::warm_up).max_by_key(|warm| warm.ns).unwrap_or_default()
@@ -194,12 +194,12 @@ impl Courses {
         self.0.iter().map(of_one).collect()
     }
 
-    /// The time of the slowest of these.
+    /// Warm-up time of the slowest server.
     pub fn slowest_ns(&self) -> u64 {
         self.warm_ups().iter().map(|warm| warm.ns).max().unwrap_or(0)
     }
 
-    /// Whether each still cost so much more when this was left of its load.
+    /// Whether each server still cost more by `by` when `ns` of its load were left.
     pub(crate) fn fell_within(&self, ns: u64, by: f64) -> Vec<bool> {
         self.0.iter().map(|courses| courses.iter().any(|one| one.fell_within(ns, by))).collect()
     }
@@ -208,7 +208,7 @@ impl Courses {
 fn against_others(blocks: &[Vec<Bin>], one: usize, cost: OfBin) -> Vec<Course> {
     let mut all: Vec<Option<Vec<f64>>> = blocks.iter().map(|blocks| logs(blocks, cost)).collect();
     let own = all.remove(one);
-    // Not all of them may be metered.
+    // Some of them may not be metered.
     let others: Vec<Vec<f64>> = all.into_iter().flatten().collect();
     let Some(own) = own.filter(|_| !others.is_empty()) else { return Vec::new() };
     let of_others = |at: usize| mean(&others.iter().map(|other| other[at]).collect::<Vec<_>>());
@@ -225,19 +225,20 @@ fn time(bin: Bin) -> Option<f64> {
     positive(bin.ns as f64 / bin.answered as f64)
 }
 
-/// CPU time where the server is metered, else the time itself.
+/// CPU time if the server is metered, else elapsed time.
 fn cost_of(load: &Sustained) -> OfBin {
     if sum(&load.bins).cpu_ns == 0 { time } else { Bin::cost }
 }
 
-/// The loads' bins by blocks of the same times, as far as the shortest goes. One that stands still is
-/// dear there, and has a cost all the same: a block goes on until all have replied in it.
+/// Merges the loads' bins into blocks of the same times, up to the end of the shortest load. A
+/// block goes on until all servers have replied in it: a server that stalls is then expensive, but
+/// still has a cost.
 fn blocks(loads: &[&Sustained]) -> Vec<Vec<Bin>> {
     let ns = loads.iter().map(|load| sum(&load.bins).ns).min().unwrap_or(0);
     let mut blocks: Vec<Vec<Bin>> = vec![Vec::new(); loads.len()];
     let mut open = vec![Bin::default(); loads.len()];
     let mut left: Vec<(u64, &[Bin])> = loads.iter().map(|load| (0, &load.bins[..])).collect();
-    // A bin belongs to the block that its middle is in.
+    // A bin belongs to the block that contains its middle.
     let mut take = |open: &mut [Bin], until: u64| {
         for (open, (began, bins)) in open.iter_mut().zip(&mut left) {
             while let [bin, rest @ ..] = *bins
@@ -255,7 +256,7 @@ fn blocks(loads: &[&Sustained]) -> Vec<Vec<Bin>> {
             blocks.iter_mut().zip(&mut open).for_each(|(all, open)| all.push(std::mem::take(open)));
         }
     }
-    // What is left over is no block of its own.
+    // The remainder is added to the last block.
     take(&mut open, ns);
     let ends = blocks.iter_mut().zip(open);
     ends.filter_map(|(all, open)| Some((all.last_mut()?, open))).for_each(|(last, open)| {
@@ -264,7 +265,7 @@ fn blocks(loads: &[&Sustained]) -> Vec<Vec<Bin>> {
     blocks
 }
 
-/// What comes after so long a warm-up.
+/// The bins after a warm-up of this length.
 fn after(load: &Sustained, warm_ns: u64) -> &[Bin] {
     let mut ns = 0;
     let from = load.bins.iter().position(|bin| {
@@ -275,7 +276,7 @@ fn after(load: &Sustained, warm_ns: u64) -> &[Bin] {
     &load.bins[from.unwrap_or(load.bins.len())..]
 }
 
-/// Standard deviation by the median of absolute deviations, which strays do not move.
+/// Standard deviation from the median absolute deviation, which outliers do not affect.
 fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
     let away: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
@@ -285,8 +286,8 @@ fn spread(values: &[f64]) -> f64 {
 /// Below this share of a CPU, a server in a closed loop waits for its clients.
 pub const SATURATED: f64 = 0.75;
 
-/// The share of a CPU that a server used in its slices, in the middle of rounds; `None` where it
-/// is not metered, or paced by a rate.
+/// The share of a CPU that a server used in its slices (median of rounds); `None` if it is not
+/// metered, or paced by a rate.
 pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
     let busy = rounds.filter_map(|round| {
@@ -299,9 +300,9 @@ pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     (!busy.is_empty()).then(|| median(&busy))
 }
 
-/// Whether variants have sustained load one after another: where some server sleeps between requests,
-/// another would run then, so what they cost under load on all at once is another question; and
-/// clients of their own would take CPUs from each other, as they never do in slices.
+/// Whether variants get sustained load one after another. If some server sleeps between requests,
+/// others would run in its pauses and costs would differ; and clients in places of their own would
+/// compete for CPUs, as they never do in slices.
 pub fn takes_turns(digests: &[RoundDigest]) -> bool {
     let launches = digests.iter().flat_map(|digest| &digest.variants);
     let mut loads = launches.filter_map(|round| Some(&round.launch.as_ref()?.load));
@@ -313,7 +314,8 @@ pub fn takes_turns(digests: &[RoundDigest]) -> bool {
     loads.any(|load| load.by_another) || (0..variants).any(sleeps)
 }
 
-/// A server that is put on a CPU so often for each request sleeps between them, however short.
+/// A server that is scheduled more often than this for each request sleeps between requests,
+/// however briefly.
 const WAKES: f64 = 0.5;
 
 fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
@@ -325,22 +327,22 @@ fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     (!wakes.is_empty()).then(|| median(&wakes))
 }
 
-/// What one launch of two variants showed.
+/// The ratio of two variants in one launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LaunchRatio {
-    /// Log ratio, and the variance it has from bin to bin.
+    /// Log ratio, and its variance from block to block.
     log_ratio: f64,
     noise: f64,
     ns: u64,
 }
 
-/// Blocks of bins whose ratios show how well a launch's is known.
+/// Number of blocks of bins; their ratios show how precisely a launch's ratio is known.
 const BLOCKS: usize = 8;
-/// What must be left of a launch's load after its warm-up: a share of it, or a time.
+/// Load that must be left after a launch's warm-up: a share, or a time if that is shorter.
 const LEFT_MIN: f64 = 0.3;
 const LEFT_NS: f64 = 1e9;
 
-/// What both are loaded with after so long a warm-up, where that is long enough.
+/// The bins of both after a warm-up of this length, if enough are left.
 fn warm_parts<'a>(
     base: &'a Sustained,
     mine: &'a Sustained,
@@ -371,18 +373,18 @@ fn see(
     if blocks.len() < 2 {
         return None;
     }
-    // A pause that is in one block of eight is no noise: how often pauses come, launches tell. Work
-    // in bursts, in every second block, would be taken for more noise than it is.
+    // A pause in one block of eight is not noise: launches show how often pauses come. The variance
+    // limits the noise of work in bursts, in every second block, which the spread overestimates.
     let noise = spread(&blocks).powi(2).min(variance(&blocks)) / blocks.len() as f64;
     Some(LaunchRatio { log_ratio, noise, ns: sum(own).ns })
 }
 
-/// By how much (of a logarithm) the cost of one against the other still changes in the last half of
-/// a stretch of load after their warm-up, where it does: what the machine does to both is not seen.
+/// Change (as a logarithm) of one's cost relative to the other's in the second half of a load after
+/// their warm-up, if there is one. Effects of the machine on both cancel.
 pub fn still_changes(base: &Sustained, mine: &Sustained, warm_ns: u64) -> Option<f64> {
     let (base, mine) = warm_parts(base, mine, warm_ns)?;
     let pairs = base.iter().zip(mine);
-    // Where one of them stood still there is nothing to compare.
+    // Bins in which one of them stalled cannot be compared.
     let ratios: Vec<f64> =
         pairs.filter_map(|(base, mine)| Some((mine.cost()? / base.cost()?).ln())).collect();
     if ratios.len() < RATIOS_MIN {
@@ -391,13 +393,13 @@ pub fn still_changes(base: &Sustained, mine: &Sustained, warm_ns: u64) -> Option
     let (early, late) = ratios[ratios.len() / 2..].split_at(ratios.len() / 4);
     let change = median(late) - median(early);
     let error = |part: &[f64]| spread(part) * 1.25 / (part.len() as f64).sqrt();
-    // One launch proves nothing: a second one has to show the same.
+    // One launch proves nothing: guards require a second one with the same change.
     let seen = change.abs() > CHANGES.max(CHANGES_SIGMAS * error(early).hypot(error(late)));
     seen.then_some(change)
 }
 
-/// Bins whose ratios show a change, how large it is (of a logarithm), and how many standard errors
-/// are no accident.
+/// Minimum number of bins, minimum change (as a logarithm), and number of standard errors beyond
+/// which a change is no accident.
 const RATIOS_MIN: usize = 20;
 const CHANGES: f64 = 0.03;
 const CHANGES_SIGMAS: f64 = 3.0;
@@ -406,33 +408,33 @@ const CHANGES_SIGMAS: f64 = 3.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     Agrees,
-    /// They are further apart than the tolerance, which may be chance: more launches would tell.
+    /// The two differ by more than the tolerance, possibly by chance; more launches would decide.
     Unclear,
     Disagrees,
 }
 
-/// What sustained load says of one comparison.
+/// Result of sustained load for one comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Check {
-    /// Of the variant's value to the baseline's, with an interval of its own; `n` are launches.
+    /// Ratio of the variant's value to the baseline's, with its own interval; `n` counts launches.
     pub ratio: Estimate,
     pub agreement: Agreement,
-    /// Of load on each launch, at least.
+    /// Shortest load of any launch.
     pub ns: u64,
 }
 
-/// How sure it must be that a difference is beyond the tolerance: one in a hundred would be called
-/// different by chance if it were as large as the tolerance, none to speak of if it were nil.
+/// Confidence required to call them different. If the true difference equals the tolerance, one in
+/// a hundred is called different by chance; if it is zero, practically none.
 const SURE: f64 = 0.98;
-/// And how sure that they differ at all, to be worth a word: of many variants each has little
-/// of the CPU, and what they show then differs by more than any tolerance.
+/// Confidence required that they differ at all. With many variants each gets little CPU time, and
+/// ratios then scatter by more than any tolerance.
 const MAYBE: f64 = 0.9;
-/// Servers that share a CPU push each other's data out of its caches: so much of a difference may
-/// come of that.
+/// Servers that share a CPU evict each other's data from its caches, which may explain this share
+/// of an effect.
 const OF_EFFECT: f64 = 0.15;
 
-/// Compares what slices said (a ratio over these rounds' log ratios) with the sustained load of
-/// those rounds that have it. `None` where there is none, or where it says nothing of this metric.
+/// Compares the slices' ratio with the sustained load of the rounds that have any. `None` if there
+/// are none, or if it says nothing about this metric.
 pub fn check(
     digests: &[RoundDigest],
     metric: Metric,
@@ -461,8 +463,8 @@ pub fn check(
     let point = mean(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
     let noise = mean(&seen.iter().map(|seen| seen.noise).collect::<Vec<_>>());
     let n = seen.len() as f64;
-    // What is expected of a launch, and how these differ. However little launches differ in slices,
-    // one that is loaded for seconds proves nothing against them.
+    // The variance of one launch, from the expected one and the observed one. Even if launches
+    // hardly differ in slices, one launch under sustained load proves nothing against them.
     let expected = between(digests, metric, variant).max(BETWEEN_PRIOR) + noise;
     let differ = variance(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
     let of_one = (EXPECTED * expected + (n - 1.0) * differ) / (EXPECTED + n - 1.0);
@@ -472,7 +474,7 @@ pub fn check(
     let half = t_quantile(degrees, level) * error;
     let log = Estimate { point, lower: point - half, upper: point + half, level, n: n as u32 };
     let of_slices = slices.point.ln();
-    // Half widths are two standard errors, or more.
+    // A half width is at least two standard errors.
     let error_of_slices = (slices.upper.ln() - slices.lower.ln()) / 4.0;
     let apart = (point - of_slices).abs();
     let allowed = question.tolerance + OF_EFFECT * of_slices.abs();
@@ -494,9 +496,9 @@ fn sustained(round: &VariantRound, in_turns: bool) -> Option<&Sustained> {
     load.filter(|load| load.in_turns == in_turns)
 }
 
-/// Where both cost so much more or less (of a logarithm) than in slices, servers that share a CPU
-/// may not be what they are alone: busy polling, for one, takes all that it gets. What they differ
-/// by then is not clear.
+/// If both cost this much more or less (as a logarithm) than in slices, sharing a CPU may have
+/// changed the servers; busy polling, for one, uses all CPU time that it gets. Their difference is
+/// then unclear.
 const APART: f64 = 0.2;
 
 /// A variant's part of a round, and its sustained load in it.
@@ -510,7 +512,7 @@ fn pair(digest: &RoundDigest, of: [usize; 2], in_turns: bool) -> Option<(Loaded<
     base.zip(mine)
 }
 
-/// What sustained load adds to the logarithm of each one's cost, beside the same launch's slices.
+/// Mean log ratio of each one's cost under sustained load to that in the same launches' slices.
 fn shifts<'a>(
     digests: &'a [RoundDigest],
     pair: impl Fn(&'a RoundDigest) -> Option<(Loaded<'a>, Loaded<'a>)>,
@@ -528,14 +530,14 @@ fn shifts<'a>(
     [base, mine].map(|shifts| if shifts.is_empty() { 0.0 } else { mean(&shifts) })
 }
 
-/// Both more idle under sustained load than in slices by this share: something else than servers,
-/// such as the CPU of their clients, holds them up. One alone stalls by itself.
+/// If both idle more under sustained load than in slices by this share, something else limits them,
+/// such as their clients' CPUs. If only one does, it stalls by itself.
 const MORE_IDLE: f64 = 0.10;
-/// From this share of its CPUs on, the CPU is what limits a server.
+/// A server that uses at least this share of its CPUs is CPU-bound.
 const CPU_BOUND: f64 = 0.85;
 
-/// What tells how much servers can do that had their CPUs to themselves: replies a second, less what
-/// others made a server wait for a CPU. Of many threads each waits for its own kind most of the time.
+/// Measure of capacity for servers that were loaded in turns: replies per time, excluding waits for
+/// a CPU if one thread does the work. Many threads mostly wait for each other.
 fn alone_of(digests: &[RoundDigest], pair: [usize; 2]) -> OfBin {
     let loads = |variant: usize| {
         digests.iter().filter_map(move |digest| sustained(&digest.variants[variant], true))
@@ -546,8 +548,8 @@ fn alone_of(digests: &[RoundDigest], pair: [usize; 2]) -> OfBin {
     }
 }
 
-/// What tells how much a server can do: replies in the time that it could run, or, where that
-/// cannot be known and the CPU is its limit, the cost of a request.
+/// Measure of capacity for servers that were loaded at once: replies per time in which they could
+/// run or, if that is not known and they are CPU-bound, per CPU time.
 fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<OfBin> {
     let (mut by_rate, mut is_bound, mut more_idle) = (true, true, f64::INFINITY);
     for variant in pair {
@@ -555,7 +557,7 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<OfBin> {
         let (mut busy, mut n, mut all, mut cpus) = (0.0, 0.0, Bin::default(), 1.0);
         let mut one_thread = true;
         for round in rounds {
-            // Of slices: what a request costs, times requests a second.
+            // Usage in slices: the cost of a request, times requests per time.
             if let Some(used) = &round.used
                 && round.counts.due.is_none()
             {
@@ -584,7 +586,7 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<OfBin> {
     }
 }
 
-/// The variance that launches add to a log ratio, as the rounds' slices saw it.
+/// The variance between launches of a log ratio, as seen in the rounds' slices.
 fn between(digests: &[RoundDigest], metric: Metric, variant: usize) -> f64 {
     let of = |digest: &RoundDigest| {
         let round = &digest.variants[variant];
@@ -647,7 +649,7 @@ mod tests {
             let none = warm_ms(noise, &|_| 20.0);
             assert!(none[37] == 0 && none[39] < 1000, "{noise}: {none:?}");
             let step = warm_ms(noise, &|t| if t < 2.0 { 24.0 } else { 20.0 });
-            // A fifth, where each bin differs by a tenth, is now and then seen to end early.
+            // A step of a fifth, with bins that differ by a tenth, sometimes seems to end early.
             let late = if noise < 0.05 { 0 } else { 8 };
             assert!(step[late] >= 1800 && step[39] <= 2600, "{noise}: {step:?}");
             assert!(step[0] >= 900, "{noise}: {step:?}");
@@ -671,7 +673,7 @@ mod tests {
     fn a_slow_fall_is_found_where_bins_are_uneven() {
         let warm_ms = |by: f64, seed| {
             let mut load = load(0.05, seed, |t| 50.0 - by * t);
-            // What turns on a shared CPU do: every second bin has most of it.
+            // Two servers taking turns on a CPU: every second bin gets most of it.
             for (at, bin) in load.bins.iter_mut().enumerate() {
                 let share = if at % 2 == 0 { 1.4 } else { 0.6 };
                 bin.answered = (bin.answered as f64 * share) as u64;
@@ -682,7 +684,7 @@ mod tests {
         assert_eq!([5.0, 0.0, -5.0].map(found), [40, 0, 0]);
     }
 
-    /// A neighbour bursts every second, which makes requests dearer by a third.
+    /// A neighbour bursts every second, which makes requests a third more expensive.
     fn bursts(t: f64) -> f64 {
         if (t * 2.0) as u64 % 2 == 1 { 1.3 } else { 1.0 }
     }
@@ -732,7 +734,7 @@ mod tests {
         for seed in 0..40 {
             let cold = load(0.02, 2 * seed, |t| 20.0 * bursts(t) * warms(t, 1.0));
             let mut warm = load(0.02, 2 * seed + 1, |t| 20.0 * bursts(t));
-            // A client that was late missed the ends of four bins, and of a second later.
+            // A late client missed the ends of four bins, and of another one later.
             for at in [30, 31, 32, 33, 60] {
                 let next = warm.bins.remove(at);
                 warm.bins[at] = warm.bins[at].plus(next);

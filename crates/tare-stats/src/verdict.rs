@@ -1,4 +1,4 @@
-//! What may be said of a comparison.
+//! Verdicts on comparisons, and the severity of doubts.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,19 +7,19 @@ use crate::estimate::Estimate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The whole interval that a difference takes is on the worse side.
+    /// The whole `surer` interval is on the worse side.
     Slower,
-    /// That interval is on the better side.
+    /// The whole `surer` interval is on the better side.
     Faster,
     /// The whole interval is within the tolerance.
     Same,
-    /// Neither: more rounds would tell.
+    /// None of these; more rounds would decide.
     Unresolved,
     /// A guard forbids a verdict.
     Void,
 }
 
-/// How grave it is what speaks against a number.
+/// Severity of a reason to doubt a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -32,7 +32,6 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As reports have it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -42,15 +41,15 @@ impl Severity {
     }
 }
 
-/// Rounds before which nothing is concluded: two values do not show how they scatter.
+/// Minimum number of rounds for a verdict: two values do not show how they scatter.
 pub const ROUNDS_MIN: u32 = 3;
 
 impl Verdict {
-    /// `overhead_percent` is positive when worse; `tolerance` is a share (0.02). `surer` is the same
-    /// at the level that a difference takes.
+    /// `overhead_percent` is positive when worse; `tolerance` is a share (0.02). `surer` is the
+    /// overhead at the higher confidence that `Slower` and `Faster` require.
     ///
-    /// `Same` goes first: an effect that lies wholly inside what the user called negligible is
-    /// negligible, also where it is known so well that it is not zero.
+    /// `Same` is checked first: an effect wholly within the tolerance is negligible, even if it is
+    /// certainly not zero.
     pub fn of(overhead_percent: &Estimate, surer: &Estimate, tolerance: f64) -> Self {
         let Estimate { lower, upper, n, .. } = *overhead_percent;
         let within = tolerance * 100.0;
@@ -67,8 +66,7 @@ impl Verdict {
         }
     }
 
-    /// Where how many values there are was settled before the first, and nobody looked meanwhile:
-    /// one level is enough.
+    /// The verdict for a fixed number of values: without repeated looks, one level is enough.
     pub fn of_fixed(overhead_percent: &Estimate, tolerance: f64) -> Self {
         Self::of(overhead_percent, overhead_percent, tolerance)
     }

@@ -1,11 +1,12 @@
-//! The mean of rounds that are not equally well known.
+//! The mean of rounds of unequal precision.
 //!
-//! A round that a noisy neighbour disturbed scatters among its own slices. In a plain mean it
-//! counts as much as any other, and widens the interval for ever. Here each round is weighed by its
-//! own precision, as studies are in a random-effects meta-analysis: weights 1 / (τ² + s²), where s²
-//! comes from the scatter of the round's own cycles and τ² is what launches differ by beyond that
-//! (Paule and Mandel). A round's value has no part in its weight, and no round is dropped. The
-//! interval is Hartung's and Knapp's, and Sidik's and Jonkman's, with their factor never below 1.
+//! The slices of a round that a noisy neighbour disturbed scatter. In a plain mean such a round
+//! counts as much as any other, and widens the interval for good. Here each round is weighted by
+//! its own precision, as studies are in a random-effects meta-analysis: weights are 1 / (τ² + s²),
+//! where s² comes from the scatter of the round's own cycles and τ² is the additional variance
+//! between launches (Paule and Mandel). A round's value does not affect its weight, and no round is
+//! dropped. The interval is that of Hartung and Knapp and of Sidik and Jonkman, with their factor
+//! never below 1.
 
 use crate::estimate::{Estimate, t_quantile};
 
@@ -20,7 +21,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// One of which cycles say nothing.
+    /// A round without information from cycles.
     pub fn of_value(value: f64) -> Self {
         Self { value, variance: 0.0, degrees: 0.0 }
     }
@@ -33,15 +34,15 @@ pub struct Mean {
     pub standard_error: f64,
     pub degrees: f64,
     pub n: u32,
-    /// What each round has of it; they sum to 1.
+    /// Weight of each round; they sum to 1.
     pub shares: Vec<f64>,
 }
 
-/// What launches are expected to differ by before any were seen, as the variance of a log ratio:
-/// identical nginx processes differ by a few percent.
+/// Prior variance of a log ratio between launches: identical nginx processes differ by a few
+/// percent.
 pub(crate) const BETWEEN_PRIOR: f64 = 0.02 * 0.02;
-/// What is expected counts as much as this many rounds (or degrees of freedom): three launches that
-/// happen to agree prove little, and a hundred prove what they show.
+/// Weight of the prior, in rounds (or degrees of freedom): three launches that happen to agree
+/// prove little, but a hundred are convincing.
 pub(crate) const EXPECTED: f64 = 4.0;
 
 impl Mean {
@@ -71,21 +72,21 @@ impl Mean {
     }
 }
 
-/// The variance between so many launches, by what was seen of it and what is expected.
+/// The variance between launches, combined from the observed one and the prior.
 pub(crate) fn expected_between(seen: f64, launches: usize) -> f64 {
     let n = launches as f64;
     (BETWEEN_PRIOR * EXPECTED + seen * n) / (EXPECTED + n)
 }
 
-/// Where a few rounds carry the mean, there are only a few to see how rounds differ, beside what is
-/// expected of them; where they differ by more than that, it says little.
+/// If few rounds carry the mean, few show how rounds differ. The prior adds degrees of freedom, but
+/// fewer if rounds differ by more than it.
 fn degrees(shares: &[f64], seen: f64) -> f64 {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     let credit = (BETWEEN_PRIOR / seen).min(1.0);
     (1.0 / squares - 1.0 + EXPECTED * credit).max(1.0)
 }
 
-/// The degrees of freedom that so many rounds give which differ as expected.
+/// The degrees of freedom of this many rounds, if they differ as expected.
 pub(crate) fn degrees_of(rounds: f64) -> f64 {
     rounds - 1.0 + EXPECTED
 }
@@ -99,8 +100,8 @@ fn fit(rounds: &[Round], weights: &[f64]) -> (f64, f64) {
     (mean, squares)
 }
 
-/// A round's variance of a few cycles is itself little known, and a small one by chance would get
-/// all the weight: it is drawn towards the median of all rounds.
+/// Draws each round's variance towards the median of all rounds. With few cycles it is imprecise,
+/// and a small one by chance would get all the weight.
 fn moderated(rounds: &[Round]) -> Vec<f64> {
     let known = rounds.iter().filter(|round| round.degrees > 0.0);
     let mut all: Vec<f64> = known.map(|round| round.variance).collect();
@@ -112,8 +113,8 @@ fn moderated(rounds: &[Round]) -> Vec<f64> {
     rounds.iter().map(of).collect()
 }
 
-/// τ²: with it the weighted sum of squares is what chance makes it, rounds less one. Zero where
-/// their own variances explain more than they differ.
+/// τ², for which the weighted sum of squares equals its expectation, rounds less one. Zero if the
+/// rounds' own variances already explain how they differ.
 pub fn between(rounds: &[Round], variances: &[f64]) -> f64 {
     let wanted = rounds.len() as f64 - 1.0;
     let excess = |between: f64| {
@@ -137,7 +138,7 @@ pub fn between(rounds: &[Round], variances: &[f64]) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// To a billionth of where it began.
+/// Narrows the interval to a billionth.
 const BISECTIONS: u32 = 30;
 
 #[cfg(test)]
@@ -165,8 +166,8 @@ mod tests {
             assert!((half / plain.half_width() - 1.0).abs() < 0.02, "{half} and {plain:?}");
             assert!(got.shares.iter().all(|share| (share - 0.05).abs() < 1e-9));
         }
-        // Where rounds differ less than their own cycles and launches are expected to, the interval
-        // is of those: 1e-4 and half of 4e-4.
+        // If rounds differ less than their own cycles and the prior suggest, the interval follows
+        // from those: 1e-4 and half of 4e-4.
         let calm = Mean::of(&even(&[0.0, 1e-6, -1e-6, 0.0])).unwrap().interval(0.95);
         assert!((calm.half_width() - 2.365 * (3e-4f64 / 4.0).sqrt()).abs() < 1e-4, "{calm:?}");
         assert_eq!(Mean::of(&even(&[1.0])), None);
@@ -180,7 +181,7 @@ mod tests {
         rounds.push(Round { value: 0.2, variance: 0.04, degrees: 9.0 });
         let got = Mean::of(&rounds).unwrap();
         assert!(got.shares[6] < 0.02 && got.point < 0.005, "{got:?}");
-        // The same value, as well known as the others, has its full weight.
+        // With a variance like the others', that round has its full weight.
         rounds[6].variance = 1e-4;
         let got = Mean::of(&rounds).unwrap();
         assert!((got.shares[6] - 1.0 / 7.0).abs() < 1e-9, "{got:?}");

@@ -11,11 +11,11 @@ pub struct Difference {
     pub point: f64,
     standard_error: f64,
     degrees: f64,
-    /// Values of the smaller sample.
+    /// Size of the smaller sample.
     pub n: u32,
 }
 
-/// What is left of a sample: enough for a difference of means.
+/// Summary of a sample, sufficient for a difference of means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     pub mean: f64,
@@ -34,26 +34,26 @@ impl Moments {
 }
 
 impl Difference {
-    /// `b` less `a`; `None` with fewer than two values on a side.
+    /// `b` minus `a`; `None` with fewer than two values on a side.
     pub fn of_means(a: &[f64], b: &[f64]) -> Option<Self> {
         let (a, b) = (Moments::of(a), Moments::of(b));
         Self::from_parts(b.mean - a.mean, (a.of_mean(), a.n), (b.of_mean(), b.n))
     }
 
-    /// The logarithm of the ratio of the means, `b` over `a`: the means are those that people
-    /// publish, and the noise of both is in it. Values are above zero.
+    /// The log ratio of the means, `b` over `a`: these are the means that people publish, and the
+    /// noise of both is included. Values must be positive.
     pub fn of_log_means(a: &[f64], b: &[f64]) -> Option<Self> {
         Self::of_log_moments(Moments::of(a), Moments::of(b))
     }
 
-    /// The same, where only sums of the samples were kept.
+    /// Like [`Self::of_log_means`], from summaries of the samples.
     pub fn of_log_moments(a: Moments, b: Moments) -> Option<Self> {
         // The variance of a mean's logarithm is that of the mean over its square, to first order.
         let of = |own: Moments| own.of_mean() / own.mean.powi(2);
         Self::from_parts((b.mean / a.mean).ln(), (of(a), a.n), (of(b), b.n))
     }
 
-    /// `b` less `a`, of means whose values have weights.
+    /// `b` minus `a`, for weighted means.
     pub fn of_weighted(a: &Mean, b: &Mean) -> Self {
         let of = |mean: &Mean| (mean.standard_error.powi(2), mean.degrees);
         Self::of_parts(b.point - a.point, of(a), of(b), a.n.min(b.n))
@@ -67,10 +67,10 @@ impl Difference {
         Some(Self::of_parts(point, (va, degrees(na)), (vb, degrees(nb)), na.min(nb)))
     }
 
-    /// Of each mean its variance, and the degrees of freedom that this has.
+    /// Takes the variance of each mean, and its degrees of freedom.
     fn of_parts(point: f64, (va, da): (f64, f64), (vb, db): (f64, f64), n: u32) -> Self {
         let (sum, below) = (va + vb, va * va / da + vb * vb / db);
-        // Two samples without any variance: any number of degrees gives the same interval.
+        // Without any variance, any number of degrees gives the same interval.
         let degrees = if below > 0.0 { sum * sum / below } else { da + db };
         Self { point, standard_error: sum.sqrt(), degrees, n }
     }
@@ -86,7 +86,7 @@ impl Difference {
         }
     }
 
-    /// How often chance alone would give a difference as large, to either side.
+    /// Probability that chance alone gives a difference this large, to either side.
     pub fn p_value(&self) -> f64 {
         if self.standard_error == 0.0 {
             return if self.point == 0.0 { 1.0 } else { 0.0 };
@@ -97,8 +97,8 @@ impl Difference {
     }
 }
 
-/// What a p value becomes when `m` questions were asked at once (Šidák): below 0.05 just where the
-/// interval at the family's level excludes zero.
+/// A p value corrected for `m` questions (Šidák): below 0.05 exactly if the interval at the
+/// family's level excludes zero.
 pub fn corrected(p: f64, m: usize) -> f64 {
     1.0 - (1.0 - p).powi(i32::try_from(m.max(1)).unwrap_or(i32::MAX))
 }

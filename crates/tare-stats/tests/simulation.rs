@@ -1,7 +1,7 @@
-//! Does the method hold what its intervals promise? Launches and slices are simulated with a known
-//! cost, measured as the design asks for them, and counted.
+//! Checks that intervals hold their level. Launches and slices are simulated with a known cost,
+//! measured as the design orders, and counted.
 //!
-//! `TARE_SIMULATED_RUNS` sets how many runs each case gets: few here, many under `make bench`.
+//! `TARE_SIMULATED_RUNS` sets the number of runs of each case: few here, many under `make bench`.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -18,23 +18,23 @@ use tare_stats::surveys::Surveys;
 use tare_stats::weighted::{Mean, Round as Weighable};
 use tare_stats::{Estimate, Question, RoundDigest, Verdict, analyse, digest};
 
-/// What the machine does to measurements: as seen on two shared cores.
+/// Effects of a machine on measurements, as seen on two shared cores.
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// Standard deviation of a launch's lasting effect, of each variant.
+    /// Standard deviation of a launch's effect on all its slices, for each variant.
     launch_sd: f64,
-    /// Of a slice.
+    /// Standard deviation of a slice.
     slice_sd: f64,
-    /// A neighbour: when it makes slices scatter by [`WILD`].
+    /// When a neighbour makes slices scatter by [`WILD`].
     neighbour: Neighbour,
-    /// Launches have heavy tails: Student's t of three degrees.
+    /// Whether launches have heavy tails: Student's t with three degrees of freedom.
     heavy: bool,
     /// The share of launches that are a fifth slower.
     bad: f64,
     /// Seconds that a launch takes.
     launch_s: f64,
-    /// Not the design's.
+    /// Overrides the design's number of cycles.
     cycles: Option<u32>,
     /// Amplitude of the machine's slow drift in speed, which all variants share.
     swing: f64,
@@ -92,7 +92,7 @@ const WORLDS: [World; 14] = [
 ];
 /// Precision and tolerance.
 const WITHIN: f64 = 0.02;
-/// Of a run, in seconds: as long as it takes.
+/// Time limit of a run in seconds, long enough for all.
 const MAX_S: u64 = 900;
 
 fn normal(random: &mut Random) -> f64 {
@@ -100,7 +100,7 @@ fn normal(random: &mut Random) -> f64 {
     (2.0 * random.exponential()).sqrt() * angle.cos()
 }
 
-/// What a launch adds to the logarithm of what its server gives.
+/// A launch's effect on the logarithm of its server's throughput.
 fn launch(world: World, random: &mut Random) -> f64 {
     let mut own = world.launch_sd * normal(random);
     if world.heavy {
@@ -143,12 +143,12 @@ fn simulate_round(world: World, cost: f64, index: u32, cycles: u32, random: &mut
     Round { index, cycles, slices, elapsed_ns, ..Round::default() }
 }
 
-/// Of a round.
+/// Duration of a round.
 fn seconds(world: World, cycles: u32) -> f64 {
     world.launch_s + f64::from(cycles) * CYCLE_S
 }
 
-/// Of a slice of 20 ms on both, with what is around it.
+/// Time of a 20 ms slice on both variants, with overhead.
 const CYCLE_S: f64 = 0.05;
 
 fn plan(world: World) -> PlanParts {
@@ -202,12 +202,12 @@ struct Outcome {
     verdict: Verdict,
 }
 
-/// What is lost in throughput, in percent, where a request costs so much more.
+/// Throughput lost, in percent, if a request costs this much more.
 fn truth(cost: f64) -> f64 {
     (1.0 - 1.0 / (1.0 + cost)) * 100.0
 }
 
-/// One run, by the design that runs have.
+/// Simulates a run with the design that real runs use.
 fn run(world: World, cost: f64, seed: u64) -> Outcome {
     let mut random = Random::stream(seed, "simulated run", 0);
     let (plan, surveys) = (plan(world), Surveys::default());
@@ -233,7 +233,7 @@ fn run(world: World, cost: f64, seed: u64) -> Outcome {
     }
 }
 
-/// What became of many runs; shares of them.
+/// Outcomes of many runs, as shares.
 struct Summary {
     covered: f64,
     apart: f64,
@@ -272,8 +272,7 @@ fn runs() -> u64 {
     std::env::var("TARE_SIMULATED_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(400)
 }
 
-/// What chance alone may add to a share, or take off it, where it is seen in so few runs: three
-/// standard errors.
+/// Three standard errors of a share in this many runs: how much chance alone may change it.
 fn slack(share: f64, runs: u64) -> f64 {
     3.0 * (share * (1.0 - share) / runs as f64).sqrt()
 }
@@ -284,7 +283,7 @@ fn intervals_cover_where_runs_end_and_verdicts_are_right() {
     println!("| launches | overhead | covered | slower or faster | same | rounds | seconds |");
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for world in WORLDS {
-        // None; a tenth more than the tolerance; and one that nobody should miss.
+        // No cost; slightly more than the tolerance; and two that no run should miss.
         for cost in [0.0, 0.0225, 0.05, 0.7] {
             let found = study(world, cost, runs);
             let (name, floor) = (world.name, 0.95 - slack(0.95, runs));
@@ -318,7 +317,7 @@ fn single(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
 fn a_single_variant_is_measured_until_its_value_is_known() {
     let runs = runs() / 2;
     println!("| launches | covered | rounds |\n|---|---:|---:|");
-    // Nothing cancels the machine's swing where nothing is compared.
+    // A single variant does not cancel the machine's swing.
     let steady = |world: World| World { swing: 0.0, cycles: Some(8), ..world };
     for world in [CALM, ROUGH, World { name: "rough, heavy tails", heavy: true, ..ROUGH }] {
         let world = steady(world);

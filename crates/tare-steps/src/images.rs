@@ -1,4 +1,4 @@
-//! Images that nodes of clusters started containers from: what their kubelets said of each.
+//! Counts the images that cluster nodes start containers from, as kubelets report them in events.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,17 +8,17 @@ use tare_model::steps::Images;
 
 use crate::shell::Shell;
 
-/// Of events that tell of an image, pulled or there already.
+/// Reason of kubelet events about an image, whether pulled or already present.
 const REASON: &str = "Pulled";
 
-/// The clusters, and what had been said in each before.
+/// The clusters, and the events that each had at the start.
 pub struct Nodes(Vec<(Cluster, Said)>);
 
-/// How often each event was seen, by its identity.
+/// How often each event was seen, by its UID.
 type Said = HashMap<String, u64>;
 
 impl Nodes {
-    /// `None` where nobody asks.
+    /// Connects to the clusters and reads their current events; `None` without contexts.
     pub fn look(contexts: &[String], shell: &Shell) -> Result<Option<Self>, String> {
         let look = |context: &String| {
             let kubeconfig = shell.env.get("KUBECONFIG").map(Into::into);
@@ -32,7 +32,7 @@ impl Nodes {
         all.map(|all| (!all.is_empty()).then_some(Self(all)))
     }
 
-    /// Of what was said since.
+    /// Counts the images in events since [`Nodes::look`].
     pub fn images(self) -> Result<Images, String> {
         let mut names = BTreeSet::new();
         let mut images = Images { pulled_bytes: Some(0), ..Images::default() };
@@ -66,17 +66,17 @@ fn identity(event: &Value) -> String {
     event["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The same event again is one with a higher count.
+/// A repeated event is the same object with a higher count.
 fn times(event: &Value) -> u64 {
     event["count"].as_u64().unwrap_or(1).clamp(1, 1_000_000)
 }
 
-/// What a kubelet says of the image of a container that it is about to make.
+/// A kubelet's message about the image of a container that it is about to create.
 #[derive(Debug, PartialEq, Eq)]
 struct Told<'a> {
     image: &'a str,
     is_pulled: bool,
-    /// Kubelets before 1.30 do not tell.
+    /// `None` from kubelets before 1.30.
     bytes: Option<u64>,
 }
 

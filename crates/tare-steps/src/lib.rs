@@ -1,8 +1,8 @@
-//! Carries out procedures, which are variants like servers: each from a state that was shown to be
-//! clean, in random order within a round, until each was done so many times.
+//! Carries out procedures, which are variants like servers: each from a state that was checked to
+//! be clean, in random order within a round, for a given number of repetitions.
 //!
-//! [`shell`] runs what a step says, [`wait`] waits for what it names, [`images`] counts what nodes
-//! pull, [`runner`] orders them.
+//! [`shell`] runs commands, [`wait`] waits for conditions, [`images`] counts the images that nodes
+//! pull, [`runner`] runs the steps in order.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The order in which procedures are carried out, and one carrying out.
+//! Carries out procedures: the order of the repetitions, and the steps of each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,35 +23,35 @@ use crate::images::Nodes;
 use crate::shell::{Shell, objects};
 use crate::wait;
 
-/// What is to be done.
+/// The procedures to carry out, and how.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Each with the folder that its file is in.
+    /// Each with the folder of its file.
     pub procedures: Vec<(Procedure, PathBuf)>,
     pub repetitions: u32,
     pub seed: u64,
-    /// No further round is begun after this.
+    /// No new round begins after this time.
     pub max_time: Option<DurationNs>,
-    /// Steps of persons are asked for, and timed.
+    /// Prompts for manual steps and times them.
     pub by_hand: bool,
-    /// Steps before this one were done already; what a step gives is found again.
+    /// The first step to run; of those before it, only steps that give a value run again.
     pub from: Option<String>,
-    /// What was done is not taken back.
+    /// Leaves everything as it is at the end, without undo or reset.
     pub keeps: bool,
 }
 
-/// Who is told how it goes.
+/// Receives progress, and has a person carry out manual steps.
 pub trait Observer {
     fn round_begins(&mut self, round: u32);
     fn step_begins(&mut self, variant: usize, step: &Step);
     fn is_done(&mut self, repetition: &Repetition);
-    /// Returns when a person has done it, with what they say.
+    /// Returns when a person has done the step, with the text that they entered.
     fn by_hand(&mut self, step: &Step) -> String;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepsError {
-    /// A step did not do what it should; what was done before was taken back, or is left.
+    /// A step failed; `after` says whether the steps done so far were undone.
     Step {
         procedure: String,
         step: String,
@@ -59,7 +59,7 @@ pub enum StepsError {
         log: Option<PathBuf>,
         after: String,
     },
-    /// The state that a procedure begins with could not be made.
+    /// The clean state that a procedure begins with could not be restored.
     Reset {
         procedure: String,
         why: String,
@@ -93,17 +93,17 @@ impl fmt::Display for StepsError {
 
 impl std::error::Error for StepsError {}
 
-/// What is shared by all repetitions.
+/// State shared by all repetitions.
 struct Desk<'a> {
     order: &'a Order,
     journal: &'a Journal,
     stop: &'a AtomicBool,
-    /// Of the run.
+    /// Temporary folder of the run.
     folder: PathBuf,
     entrances: Vec<PathBuf>,
 }
 
-/// Why it cannot be carried out here, where that is so.
+/// Returns why the procedure cannot run here, or `None` if it can.
 pub fn lacks(procedure: &Procedure, home: &Path) -> Option<String> {
     let needs = procedure.needs.as_ref()?;
     let env = environment(procedure, home);
@@ -120,7 +120,7 @@ fn environment(procedure: &Procedure, home: &Path) -> BTreeMap<String, String> {
 
 const NEEDS_WITHIN: DurationNs = DurationNs::from_secs(30);
 
-/// All repetitions, those before an error too.
+/// Returns all finished repetitions, also when a later one fails.
 pub fn carry_out(
     order: &Order,
     journal: &Journal,
@@ -140,7 +140,7 @@ impl<'a> Desk<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self, StepsError> {
         let folder = temporary::folder(journal)?;
-        // Without one, what a step leaves running is its own affair.
+        // Without a control group, processes that a step leaves running are not ended.
         let group = Cgroup::make(&format!("{}-steps", std::process::id()), journal)?;
         let entrances = group.map(|group| group.entrances()).unwrap_or_default();
         Ok(Self { order, journal, stop, folder, entrances })
@@ -180,7 +180,7 @@ impl<'a> Desk<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// From a clean state to a clean state.
+    /// Runs one repetition, from a clean state to a clean state.
     fn repetition(
         &self,
         variant: usize,
@@ -236,7 +236,7 @@ impl<'a> Desk<'a> {
         Ok(Repetition { variant: variant as u32, round, started_unix_ms, steps, cpu_ns, images })
     }
 
-    /// Takes back what was done, unless it is to be kept.
+    /// Undoes what was done, unless it is to be kept or the run was interrupted.
     fn after_failure(
         &self,
         failed: Failed,
@@ -246,7 +246,7 @@ impl<'a> Desk<'a> {
         written: Option<Resource>,
     ) -> StepsError {
         if self.order.keeps {
-            // Neither now nor by `tare clean`.
+            // `tare clean` must not undo it either.
             self.is_taken_back(&written);
         }
         let after = match () {
@@ -279,7 +279,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Makes the state that a procedure begins with, where it is not there.
+    /// Restores the clean state that a procedure begins with, unless it is clean already.
     fn reset(&self, procedure: &Procedure, reset: &Reset, shell: &Shell) -> Result<(), StepsError> {
         let failed =
             |why: String| Err(StepsError::Reset { procedure: procedure.name.clone(), why });
@@ -303,7 +303,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// What `tare clean` takes it back by, where this process does not come to it.
+    /// Writes the script with which `tare clean` resets if this process cannot.
     fn write_reset(
         &self,
         procedure: &Procedure,
@@ -337,12 +337,12 @@ impl<'a> Desk<'a> {
 const RESET_WITHIN: DurationNs = DurationNs::from_secs(120);
 const UNDO_WITHIN: DurationNs = DurationNs::from_secs(120);
 
-/// For /bin/sh.
+/// Quotes a word for /bin/sh.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// The last step's first.
+/// Runs the undo scripts, the last step's first.
 fn undo_all(shell: &Shell, undo: Vec<(String, String)>) -> Result<(), String> {
     let mut complaints = Vec::new();
     for (step, script) in undo.into_iter().rev() {
@@ -359,10 +359,10 @@ enum Failed {
     Step { step: String, why: String, log: Option<PathBuf> },
 }
 
-/// One try.
+/// Failure of one attempt.
 struct FailedOnce {
     why: String,
-    /// Standard output and error output, where there may be more to see.
+    /// Complete standard output and error output, if a command failed.
     printed: Option<[String; 2]>,
 }
 
@@ -372,7 +372,7 @@ impl From<String> for FailedOnce {
     }
 }
 
-/// A repetition that is under way.
+/// A repetition in progress.
 struct Going<'a> {
     desk: &'a Desk<'a>,
     procedure: &'a Procedure,
@@ -415,7 +415,7 @@ impl Going<'_> {
                 Failed::Step { step, why, log: None }
             })?;
         } else {
-            // What it half did is taken back, too.
+            // A step that fails halfway is undone too.
             self.undo.extend(step.undo.clone().map(|undo| (step.name.clone(), undo)));
             loop {
                 timed.tries += 1;
@@ -440,7 +440,7 @@ impl Going<'_> {
         Ok(timed)
     }
 
-    /// How many objects it made or changed.
+    /// Tries a step once, and returns how many objects it created or changed.
     fn once(&mut self, step: &Step) -> Result<u32, FailedOnce> {
         let within = step.within().map_err(|why| why.0)?;
         if let Some(edit) = &step.edit {
@@ -469,7 +469,7 @@ impl Going<'_> {
         Ok(objects(&done.out))
     }
 
-    /// What it gives is known to the steps after it.
+    /// Stores the value that a step gives, for the steps after it.
     fn takes_value(&mut self, step: &Step, said: &str) -> Result<(), String> {
         let Some(name) = &step.gives else { return Ok(()) };
         let value = said.trim();
@@ -487,7 +487,7 @@ impl Going<'_> {
         done.map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// With values in the place of their names in braces.
+    /// Replaces each `{name}` with its value.
     fn filled(&self, text: &str) -> String {
         let steps = self.procedure.steps.iter();
         steps.filter_map(|step| step.gives.as_ref()).fold(text.to_owned(), |text, name| match self
@@ -503,7 +503,7 @@ impl Going<'_> {
 
 const WHY_CHARS_MAX: usize = 400;
 
-/// Where who asks finds it after this run's folder is gone: beside, and not in it.
+/// Writes the output to a log outside the run's folder, so that it outlives the run.
 fn keep_log(step: &str, printed: &[String; 2]) -> Option<PathBuf> {
     let random = owned::random_name().ok()?;
     let path = std::env::temp_dir().join(format!("tare-steps-{random}.log"));

@@ -1,5 +1,5 @@
-//! Commands of a procedure: in its folder, with its values, at most so long, in a control group of
-//! the run's.
+//! Runs the commands of a procedure: in its folder, with its values, within a time limit, and in a
+//! control group of the run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use tare_io::DurationNs;
 use tare_lab::machine::commands::{self, Outcome};
 use tare_model::plain;
 
-/// Where commands run, and what they know.
+/// Folder, environment and control groups of commands.
 #[derive(Clone, Debug, Default)]
 pub struct Shell {
-    /// Of the repetition.
+    /// Working folder of the repetition.
     pub folder: PathBuf,
     pub env: BTreeMap<String, String>,
-    /// What they enter first: all that they leave running ends with it.
+    /// `cgroup.procs` files that commands enter first: what they leave running ends with the group.
     pub entrances: Vec<PathBuf>,
 }
 
@@ -34,7 +34,7 @@ impl Shell {
     }
 }
 
-/// Objects that kubectl and istioctl say they made or changed.
+/// Counts the objects that kubectl and istioctl report as created or changed.
 pub fn objects(out: &str) -> u32 {
     const DONE: [&str; 7] = [
         "created",

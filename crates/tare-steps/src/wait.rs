@@ -1,4 +1,4 @@
-//! What a step waits for: an answer over HTTP, an object of a cluster, a command that succeeds.
+//! Waits of a step: for an HTTP reply, a cluster object, or a command that succeeds.
 
 use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,14 @@ use tare_model::url::Url;
 
 use crate::shell::Shell;
 
-/// Between two looks: an answer is seen so much later at most. A cluster is asked less often.
+/// Interval between two checks: success is noticed at most this much later.
 const LOOK: Duration = Duration::from_millis(5);
+/// Clusters are polled less often.
 const LOOK_AT_CLUSTER: Duration = Duration::from_millis(50);
-/// Of a command that is asked again and again.
+/// Time limit for one run of a polled command.
 const ONCE: DurationNs = DurationNs::from_secs(30);
 
-/// Waits until it is so; else why it was not in time.
+/// Waits until the condition holds; the error says why it did not in time.
 pub fn wait(
     wait: &Wait,
     shell: &Shell,
@@ -45,7 +46,7 @@ pub fn wait(
     }
 }
 
-/// Whether it is so now; else why not.
+/// Checks the condition once; the error says why it does not hold.
 pub fn ask_once(wait: &Wait, shell: &Shell) -> Result<(), String> {
     look(wait, shell)?()
 }
@@ -91,7 +92,7 @@ fn kind_of(kind: ObjectKind) -> Kind {
     }
 }
 
-/// Of a newer definition than its controller has seen, nothing is known yet.
+/// A deployment is not ready until its controller has observed the newest definition.
 fn is_ready(kind: ObjectKind, object: &Value) -> Result<(), String> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let number = |value: &Value| value.as_u64().unwrap_or(0);

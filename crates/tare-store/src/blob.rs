@@ -8,7 +8,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use tare_model::Distribution;
 use tare_model::distribution::{HIGHEST_NS, LOWEST_NS, SIGNIFICANT_DIGITS};
 
-/// Packs histograms; keeps its buffers.
+/// Packs histograms; reuses its buffers.
 pub struct Packer {
     histogram: Histogram<u64>,
     serializer: V2DeflateSerializer,
@@ -37,7 +37,7 @@ impl Packer {
 /// A header: cookie, length of what follows, offset, digits, lowest, highest, ratio.
 const HEADER_BYTES: usize = 40;
 const DEFLATED_COOKIE: u32 = 0x1c84_9314;
-/// Every bucket of such a histogram, with the longest count.
+/// Enough for every bucket of such a histogram, with the longest count.
 const PAYLOAD_BYTES_MAX: usize = 512 << 10;
 
 pub fn unpack(bytes: &[u8], sum_ns: u128) -> Result<Distribution, String> {
@@ -50,8 +50,8 @@ pub fn unpack(bytes: &[u8], sum_ns: u128) -> Result<Distribution, String> {
     Ok(Distribution::new(counts.collect(), sum_ns))
 }
 
-/// The plain form. The library makes as much room as the bytes ask for, so what they say is
-/// compared with what there is, and with what ours hold.
+/// Inflates a histogram. The library allocates what the bytes claim, so the claims are checked
+/// against the actual length and against tare's own histograms.
 fn inflate(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let wrong = |what: &str| format!("a histogram cannot be read: {what}");
     let number = |bytes: &[u8], at: usize| {
@@ -99,7 +99,8 @@ mod tests {
             assert_eq!(unpack(&bytes, 42).unwrap(), distribution);
         }
         assert!(unpack(b"nonsense", 0).is_err());
-        // Every byte of it turned, one after another: an error or a value, and never much memory.
+        // Every byte is flipped in turn: the result is an error or a value, and never takes much
+        // memory.
         let bytes = packer.pack(&distribution).unwrap();
         for at in 0..bytes.len() {
             let mut turned = bytes.clone();

@@ -1,13 +1,13 @@
-//! What was concluded of runs: worked out from their slices, and kept so that a list of many runs
-//! need not do that again.
+//! Conclusions of runs, computed from their slices and stored so that lists of many runs need not
+//! compute them again.
 
 use rusqlite::params;
 
 use crate::read::RUNS_MAX;
 use crate::{RunId, Store, StoreError};
 
-/// Stores that have none yet get it with the first conclusion: it holds nothing that cannot be
-/// worked out again.
+/// Created with the first conclusion, in stores that do not have it yet. It holds nothing that
+/// cannot be computed again.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS conclusion (
     run INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE,
     -- Of the method.
@@ -17,12 +17,12 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS conclusion (
     text TEXT NOT NULL
 )";
 
-/// A run has a few variants, and a few metrics that it was to resolve.
+/// A run has a few variants, and a few metrics that decide.
 const TEXT_MAX: usize = 64 << 10;
 
 impl Store {
-    /// What that version of the method concluded: of which run, of how many rounds, in its words.
-    /// Whatever cannot be read is not known: it can be worked out again.
+    /// Conclusions by that version of the method: the run, its number of rounds, and the text.
+    /// Unreadable ones are left out, because they can be computed again.
     pub fn conclusions(&self, version: u32) -> Vec<(RunId, u32, String)> {
         let query = || -> rusqlite::Result<Vec<(RunId, u32, String)>> {
             let mut statement = self.connection.prepare(&format!(
@@ -37,7 +37,7 @@ impl Store {
         query().unwrap_or_default()
     }
 
-    /// Keeps what was concluded of a run; what was kept before is replaced.
+    /// Stores the conclusions of a run, replacing earlier ones.
     pub fn conclude(
         &self,
         run: RunId,

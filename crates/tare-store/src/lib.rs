@@ -1,7 +1,7 @@
 //! The store: one SQLite file with every run, slice and event.
 //!
-//! [`Store`] is the file; [`schema`] is its tables; [`blob`] is
-//! how histograms are kept; [`Writer`] writes on a thread of its own while a run measures.
+//! [`Store`] is the file; [`schema`] has its tables; [`blob`] is the format of histograms;
+//! [`Writer`] writes on a thread of its own while a run measures.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,7 @@ impl std::fmt::Display for RunId {
     }
 }
 
-/// What can go wrong with a store; the path is always named.
+/// Errors of a store; each names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot use the store {path}: {why}")]
@@ -72,19 +72,19 @@ impl From<StoreError> for Failure {
 pub struct Store {
     path: PathBuf,
     connection: Connection,
-    /// It was opened to be written to.
+    /// Whether it was opened for writing.
     is_ours: bool,
 }
 
-/// For SQLite: nobody changes the file meanwhile, and nothing need be made beside it.
+/// SQLite option: nobody changes the file meanwhile, and no files are needed beside it.
 const IMMUTABLE: &str = "?immutable=1";
 /// How long to wait for another tare that is writing.
 const BUSY_MS: u64 = 10_000;
-/// Between two tries where SQLite does not wait by itself.
+/// Pause between two tries where SQLite does not wait by itself.
 const TRY_MS: u64 = 5;
 
-/// Makes a new file keep a write-ahead log. SQLite needs the file for itself then, and does not wait
-/// for that.
+/// Switches a new file to a write-ahead log. SQLite needs exclusive access for that, and does not
+/// wait for it.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut tries = 0;
     loop {
@@ -102,7 +102,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 impl Store {
-    /// Opens the store, making it (and its folder) where it is not there yet.
+    /// Opens the store, creating it (and its folder) if it does not exist.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         check_regular(path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -116,13 +116,13 @@ impl Store {
         Self::prepared(path, connection)
     }
 
-    /// Opens the store for reading; it must be there.
+    /// Opens the store for reading; it must exist.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             return Err(unusable(path, "there is none yet; runs make it"));
         }
         check_regular(path)?;
-        // Beside a store in another user's hands nothing is made, and nothing is believed.
+        // No file is created beside a store that another user controls, and none there is trusted.
         let Ok(path) = &check_alone(path) else {
             return Self::open_unchanged(path, &[IMMUTABLE]);
         };
@@ -136,15 +136,15 @@ impl Store {
         Self::prepared(path, connection)
     }
 
-    /// Reads a store that is not to be written to, in the first of these ways that works. Readers
-    /// of a write-ahead log share an index with its writer; where there is none and none can be
-    /// made, the file is read as it stands.
+    /// Opens a store read-only, with the first of these options that works. Readers of a
+    /// write-ahead log share an index with its writer; if there is none and none can be created,
+    /// the file is read as it is.
     fn open_unchanged(path: &Path, ways: &[&str]) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
         let open = |options: &str| {
-            // What a run has written last is in its log until the run ends.
+            // The newest data of a run is in the log until the run ends.
             let log = path.with_file_name(format!(
                 "{}-wal",
                 path.file_name().unwrap_or_default().to_string_lossy()
@@ -176,8 +176,8 @@ impl Store {
         let failed = |error| unusable(path, error);
         connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(failed)?;
         schema::is_ours_or_empty(path, &connection)?;
-        // A commit is then in the operating system's hands: it survives the death of this process,
-        // and costs no wait for the disk. Only a crash of the machine can lose the last few.
+        // A commit then reaches the operating system: it survives the death of this process, and
+        // does not wait for the disk. Only a crash of the machine can lose the last few.
         write_ahead(&connection).map_err(failed)?;
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
@@ -185,7 +185,7 @@ impl Store {
         Ok(Self { path: path.to_owned(), connection, is_ours: true })
     }
 
-    /// Whether it can be written to: another user's, and what is read-only, cannot.
+    /// Whether it is writable; read-only stores and those of another user are not.
     pub fn is_ours(&self) -> bool {
         self.is_ours
     }
@@ -203,16 +203,16 @@ impl Store {
     }
 }
 
-/// The real path of a store that only root and this user can change, beside which nobody else can
-/// put a file: SQLite believes the journals (`-journal`, `-wal`, `-shm`) that it finds there, and a
-/// rollback journal can name another file to be deleted.
+/// Returns the real path of a store that only root and this user can change, in a folder where
+/// nobody else can create files. SQLite trusts the journals (`-journal`, `-wal`, `-shm`) there, and
+/// a rollback journal can name another file to be deleted.
 fn check_alone(path: &Path) -> Result<PathBuf, OwnedError> {
     let real = owned::check_place(path)?;
     owned::check_closed(real.parent().unwrap_or(Path::new("/")))?;
     Ok(real)
 }
 
-/// A stranger's store may hold values of any length, and a schema that is not what it seems.
+/// A store from somebody else may hold values of any length, and a hostile schema.
 fn limit(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let failed = |error| unusable(path, error);
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX).map_err(failed)?;
@@ -222,8 +222,8 @@ fn limit(path: &Path, connection: &Connection) -> Result<(), StoreError> {
 /// The longest value is a plan, with the body of its requests.
 const VALUE_BYTES_MAX: i32 = 64 << 20;
 
-/// Plans hold headers and environment variables, with whatever secrets are in these: a new store is
-/// for its user alone. SQLite gives its log and index the store's own mode.
+/// Creates a store for its user alone: plans hold headers and environment variables, which may
+/// contain secrets. SQLite gives its log and index the store's own mode.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match new {
@@ -232,7 +232,7 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A device is no store, and a pipe would be waited for.
+/// Accepts only regular files: a device is not a store, and opening a pipe would block.
 fn check_regular(path: &Path) -> Result<(), StoreError> {
     match path.metadata() {
         Ok(found) if !found.is_file() => Err(unusable(path, "it is not a regular file")),
@@ -245,7 +245,7 @@ fn is_read_only(path: &Path) -> bool {
     !files::is_writable(path) || !files::is_writable(folder.unwrap_or(Path::new(".")))
 }
 
-/// A file as SQLite's flags want it named.
+/// The file's URI for SQLite.
 fn uri(path: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
     let mut uri = String::from("file:");
@@ -263,7 +263,7 @@ fn unusable(path: &Path, why: impl Into<Why>) -> StoreError {
     StoreError::Unusable { path: path.display().to_string(), why }
 }
 
-/// SQLite's reasons in the words of people.
+/// SQLite's errors in plain words.
 struct Why(String);
 
 impl From<rusqlite::Error> for Why {

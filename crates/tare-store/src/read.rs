@@ -15,21 +15,21 @@ pub struct RunRow {
     pub seed: u64,
     pub tare_version: String,
     pub started_unix_ms: u64,
-    /// `None`: it runs still, or was killed.
+    /// `None` while it runs, or if it was killed.
     pub stopped_by: Option<String>,
     pub owner_pid: u32,
     pub plan: String,
-    /// What its first rounds found, in JSON.
+    /// Values that its first rounds determined, in JSON.
     pub found: Option<String>,
     pub machine: String,
     pub command: String,
-    /// What other tools measured: it has no rounds of ours.
+    /// Whether it holds results of other tools; it then has no rounds.
     pub is_import: bool,
     pub variants: Vec<String>,
     /// Rounds that ended, and the time they took.
     pub rounds: u32,
     pub elapsed_ns: u64,
-    /// Rounds that were lost, and why the first of them was.
+    /// Rounds that were lost, and why the first one was.
     pub lost: (u32, Option<String>),
 }
 
@@ -40,22 +40,21 @@ pub struct LoggedEvent {
     pub text: String,
 }
 
-/// Which runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
     /// In the run's name, or in one of its variants'.
     pub contains: Option<String>,
 }
 
-// What a stranger's store holds is held in memory: these are far beyond what tare writes.
+// Limits on what a store from somebody else can put into memory, far beyond what tare writes.
 /// Runs in a list.
 pub const RUNS_MAX: usize = 100_000;
 /// Events of a run.
 const EVENTS_MAX: usize = 500_000;
-/// Slices of a round, and what their histograms hold together.
+/// Slices of a round, and buckets of all their histograms.
 const SLICES_MAX: usize = 20_000;
 const BUCKETS_MAX: usize = 4_000_000;
-/// A stranger's store may say anything of any length.
+/// A store from somebody else may hold text of any length.
 const WHY_CHARS_MAX: usize = 500;
 /// Elements of a JSON value: each takes many times the memory of its text.
 const ELEMENTS_MAX: usize = 500_000;
@@ -69,8 +68,8 @@ const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stoppe
     (SELECT lost FROM round WHERE run = run.id AND lost IS NOT NULL ORDER BY number LIMIT 1)";
 
 impl Store {
-    /// Newest first, at most [`RUNS_MAX`]; without their plans, machines and findings, which may be
-    /// long.
+    /// Lists runs, newest first, at most [`RUNS_MAX`]. Plans, machines and findings are left empty,
+    /// because they may be long.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let query = || -> rusqlite::Result<Vec<RunRow>> {
             let columns = RUN_COLUMNS.replace("plan, machine, found,", "'', '', NULL,");
@@ -91,7 +90,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// By its number, or `last`.
+    /// Finds a run by its number, or `last`.
     pub fn find_run(&self, text: &str) -> Result<RunRow, StoreError> {
         let sql = match text {
             "last" => format!("SELECT {RUN_COLUMNS} FROM run ORDER BY id DESC LIMIT 1"),
@@ -114,7 +113,7 @@ impl Store {
         Ok(run)
     }
 
-    /// What other tools measured, as it was entered; `None` for a run of ours.
+    /// Imported results of other tools; `None` for a run of tare.
     pub fn import(&self, run: RunId) -> Result<Option<String>, StoreError> {
         let found: Option<String> = self
             .connection
@@ -150,7 +149,7 @@ impl Store {
         query().map_err(|error| self.failed(error))
     }
 
-    /// The number that a run's next round is to have.
+    /// The number of a run's next round.
     pub fn next_round(&self, run: RunId) -> Result<u32, StoreError> {
         let query = "SELECT coalesce(max(number) + 1, 0) FROM round WHERE run = ?1";
         self.connection
@@ -158,7 +157,7 @@ impl Store {
             .map_err(|error| self.failed(error))
     }
 
-    /// One round, whole.
+    /// Reads one round with its launches and slices.
     pub fn round(&self, run: RunId, number: u32) -> Result<Round, StoreError> {
         let mut round = self.round_head(run, number)?;
         round.launches = self.launches(run, number)?;
@@ -256,7 +255,7 @@ impl Store {
                 used: used.map(|text: String| self.json(&text)).transpose()?,
                 latencies,
             };
-            // Checked when it was written; again now that it is believed.
+            // Checked on writing, and again before it is trusted.
             if !slice.counts.are_possible() {
                 return Err(self.damaged(format!("the counters of slice {id} do not close")));
             }
@@ -285,7 +284,7 @@ impl Store {
         Ok(found)
     }
 
-    /// In the order they happened.
+    /// In chronological order.
     pub fn events(&self, run: RunId) -> Result<Vec<LoggedEvent>, StoreError> {
         let query = || -> rusqlite::Result<Vec<LoggedEvent>> {
             let mut statement = self.connection.prepare(
@@ -315,7 +314,7 @@ impl Store {
     }
 }
 
-/// At least as many as a JSON text has, not counting what is in strings.
+/// An upper limit on the number of elements in a JSON text, not counting the contents of strings.
 fn elements(text: &str) -> usize {
     let (mut found, mut in_string, mut escaped) = (0, false, false);
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! The tables of a store. `PRAGMA application_id` says that a database is one, and
-//! `PRAGMA user_version` which version of these tables it has.
+//! The tables of a store. `PRAGMA application_id` marks a database as one, and `PRAGMA
+//! user_version` is the version of its tables.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{StoreError, unusable};
 
 /// "tare", as SQLite's header holds it.
 const APPLICATION_ID: i64 = 0x7461_7265;
-/// Nothing of another version is read: a change of the tables is a new number.
+/// Raise it when the tables change. Stores of another version are not read.
 const VERSION: i64 = 1;
 
 const TABLES: &str = "
@@ -97,14 +97,14 @@ CREATE TABLE event (
 CREATE INDEX event_of_run ON event (run);
 ";
 
-/// Looks before anything is written: a database of somebody else must not be changed.
+/// Checks a database before anything is written: one of another program must not be changed.
 pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), StoreError> {
-    // All is seen at one moment: between two looks another tare may make its tables.
+    // One transaction sees one state: another tare may create its tables between two queries.
     let _view = connection.unchecked_transaction().map_err(|e| unusable(path, e))?;
     let number = |query: &str| -> Result<i64, StoreError> {
         connection.query_row(query, [], |row| row.get(0)).map_err(|e| unusable(path, e))
     };
-    // A stranger's views and triggers could compute for ever; ours has none.
+    // Foreign views and triggers could compute forever; a store of tare has none.
     let strange = number(
         "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')
          OR sql LIKE 'CREATE VIRTUAL%'",
@@ -142,11 +142,12 @@ pub fn is_current(path: &Path, connection: &Connection) -> Result<(), StoreError
     }
 }
 
-/// Makes the tables in a database that is empty.
+/// Creates the tables in an empty database.
 pub fn make_tables(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
     let failed = |error| unusable(path, error);
     if is_empty(connection).map_err(failed)? {
-        // Another process may be at it: only one gets the write lock, the other finds it done.
+        // Another process may do the same: only one gets the write lock, and the other finds the
+        // tables.
         let transaction = connection
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
             .map_err(failed)?;

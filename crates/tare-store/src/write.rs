@@ -1,4 +1,4 @@
-//! Writing: one transaction for each thing that was measured.
+//! Writes runs: one transaction for each thing that was measured.
 
 use rusqlite::params;
 use tare_model::found::Found;
@@ -7,14 +7,14 @@ use tare_model::samples::{Launch, MachineUse, Slice};
 use crate::blob::Packer;
 use crate::{RunId, Store, StoreError};
 
-/// A run that begins.
+/// A new run.
 #[derive(Clone, Debug)]
 pub struct NewRun {
     pub name: String,
     pub seed: u64,
     pub tare_version: String,
     pub started_unix_ms: u64,
-    /// What was typed, so that it can be typed again.
+    /// The command line, for running it again.
     pub command: String,
     /// JSON.
     pub plan: String,
@@ -39,7 +39,7 @@ impl Store {
         insert().map_err(|error| self.failed(error))
     }
 
-    /// Enters what other tools measured, whole or not at all: `found` is JSON.
+    /// Stores results of other tools, whole or not at all; `found` is JSON.
     pub fn add_import(&mut self, run: &NewRun, found: &str) -> Result<RunId, StoreError> {
         let insert = || -> rusqlite::Result<RunId> {
             let transaction = self.connection.unchecked_transaction()?;
@@ -54,7 +54,7 @@ impl Store {
         insert().map_err(|error| self.failed(error))
     }
 
-    /// Takes up a run that had stopped, with its plan as it is now.
+    /// Resumes a stopped run, with its current plan.
     pub fn resume_run(&mut self, run: RunId, plan: &str) -> Result<(), StoreError> {
         self.connection
             .execute(
@@ -65,7 +65,7 @@ impl Store {
         Ok(())
     }
 
-    /// What its first rounds found; replaces what an earlier one did.
+    /// Stores what the first rounds determined, replacing earlier values.
     pub fn set_found(&mut self, run: RunId, found: &Found) -> Result<(), StoreError> {
         let found = serde_json::to_string(found).map_err(|error| self.damaged(error))?;
         self.connection
@@ -143,7 +143,7 @@ impl Store {
         insert().map_err(|error| self.failed(error))
     }
 
-    /// What it measured does not count; it may have failed before its first slice.
+    /// Marks a round as lost, so that it does not count; it may have failed before its first slice.
     pub fn lose_round(
         &mut self,
         run: RunId,
@@ -221,7 +221,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes a run and all of it; whether it was there.
+    /// Deletes a run with all its data; returns whether it existed.
     pub fn delete_run(&mut self, run: RunId) -> Result<bool, StoreError> {
         let deleted = self
             .connection

@@ -22,7 +22,7 @@ pub enum Entry {
     RunEnded(RunEnd),
 }
 
-/// Takes entries, and writes them in order. The first failure ends it; what was written stays.
+/// Writes entries in order. The first failure ends it; what was written before stays.
 #[derive(Debug)]
 pub struct Writer {
     entries: Option<SyncSender<(RunId, Entry)>>,
@@ -30,8 +30,8 @@ pub struct Writer {
     thread: Option<JoinHandle<Store>>,
 }
 
-/// Entries that may wait. Measuring is slower than writing; a disk that stalls for longer than
-/// this many slices take holds the run up, and loses nothing.
+/// Capacity of the queue. Writing is faster than measuring; a disk that stalls for longer than this
+/// many slices delays the run, but nothing is lost.
 const WAITING_MAX: usize = 4096;
 
 impl Writer {
@@ -54,13 +54,13 @@ impl Writer {
         Ok(Self { entries: Some(entries), failure, thread: Some(thread) })
     }
 
-    /// Hands an entry over. `Err` once writing has failed.
+    /// Queues an entry. Fails once writing has failed.
     pub fn write(&self, run: RunId, entry: Entry) -> Result<(), StoreError> {
         let sent = self.entries.as_ref().is_some_and(|entries| entries.send((run, entry)).is_ok());
         if sent { Ok(()) } else { Err(self.take_failure()) }
     }
 
-    /// Waits until everything is written; the store again.
+    /// Waits until everything is written, and returns the store.
     pub fn finish(mut self) -> Result<Store, StoreError> {
         drop(self.entries.take());
         let Some(thread) = self.thread.take() else { return Err(self.take_failure()) };

@@ -1,4 +1,4 @@
-//! What is written is read back; what cannot be written is said.
+//! Tests that what is written can be read back, and that failures to write are reported.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -182,7 +182,7 @@ fn a_writer_that_fails_says_so_and_keeps_what_it_wrote() {
     let writer = Writer::start(store).unwrap();
     let began = || Entry::RoundBegan { number: 0, cycles: 2, started_unix_ms: 5 };
     writer.write(id, began()).unwrap();
-    // The same round again breaks the key.
+    // Writing a round twice violates the key.
     writer.write(id, began()).unwrap();
     let error = writer.finish().unwrap_err();
     assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
@@ -228,7 +228,7 @@ fn imports_and_findings_are_kept_beside_runs() {
     let run = store.begin_run(&new_run("measured")).unwrap();
     assert_eq!(store.import(run).unwrap(), None);
     let ms = tare_io::DurationNs::from_ms;
-    // What is found again replaces it.
+    // A later value replaces an earlier one.
     for window in [20, 40] {
         let found = Found { window: ms(window), ramp: ms(2), warmup: ms(window), warm: None };
         store.set_found(run, &found).unwrap();
@@ -246,7 +246,7 @@ fn imports_and_findings_are_kept_beside_runs() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// One makes its tables between two looks of another's.
+/// One process creates its tables between two queries of another.
 #[test]
 fn a_new_store_may_be_opened_by_many_at_once() {
     let folder = folder("at-once");

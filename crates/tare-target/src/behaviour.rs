@@ -1,4 +1,4 @@
-//! When to answer, and what: pure, so that the truth can be computed and simulated.
+//! Decides when and what to answer. Pure, so that the truth can be computed and simulated.
 
 use tare_io::{DurationNs, Instant, Random};
 
@@ -7,24 +7,25 @@ use crate::effort::{Effort, Habit};
 /// How the target behaves. The default answers at once, correctly.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// Between a request's arrival (or the end of its service) and the reply.
+    /// Delay from a request's arrival, or the end of its service, to the reply.
     pub delay: Delay,
-    /// A real queue: so many workers, each busy this long with a request.
+    /// A real queue: workers, and how long one is busy with a request.
     pub service: Option<Service>,
-    /// CPU time burnt for every request, and what changes it.
+    /// CPU time burnt for every request; `habits` change it.
     pub busy: DurationNs,
     pub habits: Vec<Habit>,
-    /// Tells this launch from others, for habits that not every launch has.
+    /// Number of this launch, for habits that only some launches have.
     pub launch: u64,
     pub stall: Option<Stall>,
     pub body_bytes: usize,
     pub chunked: bool,
-    /// Other bytes of the same length: after so many requests, in a share of replies, on a share of
-    /// connections.
+    /// After this many requests, replies have other bytes of the same length.
     pub change_after: Option<u64>,
+    /// Share of replies with other bytes.
     pub odd_rate: f64,
+    /// Share of connections with other bytes.
     pub odd_connections: f64,
-    /// Replies on a connection, the last of which says that it closes.
+    /// Closes a connection after this many replies; the last one says so.
     pub close_after: Option<u64>,
     pub error_rate: f64,
     pub error_status: u16,
@@ -32,9 +33,9 @@ pub struct Behaviour {
     /// Sends the head in pieces, this far apart.
     pub slow_head: Option<DurationNs>,
     pub defect: Option<Defect>,
-    /// Only every so many replies have the defect.
+    /// Only every n-th reply has the defect.
     pub defect_every: Option<u64>,
-    /// The process exits after so many requests.
+    /// The process exits after this many requests.
     pub die_after: Option<u64>,
     pub seed: u64,
 }
@@ -70,14 +71,14 @@ impl Default for Behaviour {
 pub struct Service {
     pub time: DurationNs,
     pub workers: u32,
-    /// Before the requests that wait when a worker is free, which it then takes together: servers
+    /// Fixed cost of a turn, in which a free worker takes all waiting requests together: servers
     /// with an event loop gain from requests that come at once.
     pub turn: DurationNs,
-    /// A connection stays with the worker that it is given by lot.
+    /// A connection stays with one worker, drawn at random.
     pub sticky: bool,
 }
 
-/// The last turn that a worker of the queue has begun, or will.
+/// The latest turn of a worker of the queue; it may begin in the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     begins: Instant,
@@ -85,7 +86,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// When a request that came at `arrival` is answered.
+    /// Returns when a request that came at `arrival` is answered.
     fn serve(&mut self, arrival: Instant, service: Service) -> Instant {
         if arrival > self.begins {
             self.begins = arrival.max(self.ends);
@@ -96,7 +97,7 @@ impl Turn {
     }
 }
 
-/// At the start of every period nothing is answered for a while; what is due then comes at its end.
+/// Nothing is answered at the start of every period; replies due then come at the end of the stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
     pub length: DurationNs,
@@ -166,7 +167,7 @@ pub struct ParseDelayError {
     input: String,
 }
 
-/// A way to break HTTP, for testing those who read it.
+/// A way to break HTTP, for testing clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     CutHead,
@@ -211,7 +212,7 @@ impl Defect {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, defect)| *defect)
     }
 
-    /// What is sent instead of a reply, and whether the connection is then closed.
+    /// Returns the bytes sent instead of a reply, and whether the connection is then closed.
     pub fn bytes(self) -> (Vec<u8>, bool) {
         let head = "HTTP/1.1 200 OK\r\n";
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -244,7 +245,7 @@ impl Defect {
     }
 }
 
-/// What becomes of one request.
+/// When and how one request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub at: Instant,
@@ -263,7 +264,7 @@ pub enum Answer {
 pub struct Brain {
     behaviour: Behaviour,
     random: Random,
-    /// Of the queue.
+    /// Latest turn of each worker of the queue.
     workers: Vec<Turn>,
     started: Instant,
     effort: Effort,
@@ -288,17 +289,19 @@ impl Brain {
         &self.behaviour
     }
 
-    /// The worker of a new connection, where it stays with one.
+    /// Draws the worker of a new connection, if connections stay with one.
     pub fn draw_worker(&mut self) -> Option<usize> {
         let service = self.behaviour.service.filter(|service| service.sticky)?;
         Some(self.random.below(u64::from(service.workers)) as usize)
     }
 
-    /// A request came at `arrival`, for that worker or any. Calls must come in the order of arrival.
+    /// Decides on a request that came at `arrival`, for one worker or any. Calls must be
+    /// in order of arrival.
     pub fn decide(&mut self, arrival: Instant, worker: Option<usize>) -> Decision {
         let served = match self.behaviour.service {
             Some(service) => {
-                // The worker that is free first takes it; there is at least one.
+                // The connection's worker takes it, or the one that is free first; there is at
+                // least one.
                 let worker = match worker {
                     Some(own) => self.workers.get_mut(own),
                     None => self.workers.iter_mut().min_by_key(|turn| turn.ends),
@@ -311,12 +314,12 @@ impl Brain {
         Decision { at: self.after_stall(at), answer: self.answer() }
     }
 
-    /// What requests cost.
+    /// Returns the CPU cost of requests and chores.
     pub fn effort(&mut self) -> &mut Effort {
         &mut self.effort
     }
 
-    /// Whether a new connection is one that gets other bytes.
+    /// Draws whether a new connection gets other bytes.
     pub fn is_odd_connection(&mut self) -> bool {
         let share = self.behaviour.odd_connections;
         share > 0.0 && self.random.chance(share)
@@ -327,7 +330,7 @@ impl Brain {
         self.behaviour.die_after.is_some_and(|after| self.requests >= after)
     }
 
-    /// Whether the next reply has other bytes.
+    /// Counts a request, and draws whether its reply has other bytes.
     pub fn is_odd_reply(&mut self) -> bool {
         let share = self.behaviour.odd_rate;
         self.requests += 1;

@@ -1,71 +1,43 @@
-//! Servers that do not cost the same at all times: they warm up, put work off, pause, tire. Each
-//! habit has its truth by arithmetic (docs/target.md). Pure: the same in simulation.
+//! Servers with requests that do not always cost the same: they warm up, defer work, pause, slow
+//! down. docs/target.md has the arithmetic of each habit. Pure: the same in simulation.
 
 use tare_io::{DurationNs, Instant, Random};
 
-/// What a habit adds to the CPU time of a request, and when.
+/// A rule for when requests cost more CPU time, and how much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Habit {
-    /// Puts off `cost` of each request's work until nothing was asked for `idle`; beyond
-    /// [`BACKLOG`] of it, at once.
-    Defer {
-        cost: DurationNs,
-        idle: DurationNs,
-    },
-    /// After a [`REST`], requests are served without `cost` for as long as the `credit` lasts.
-    Burst {
-        credit: DurationNs,
-        cost: DurationNs,
-    },
+    /// Defers `cost` of each request's work until no request came for `idle`; a request that takes
+    /// it beyond [`BACKLOG`] pays for all of it.
+    Defer { cost: DurationNs, idle: DurationNs },
+    /// After a [`REST`], requests are served without `cost` for `credit`.
+    Burst { credit: DurationNs, cost: DurationNs },
     /// Burns a CPU for `length` in every period.
-    Pause {
-        every: DurationNs,
-        length: DurationNs,
-    },
-    /// More in the first time, or for the first requests, of its life.
-    WarmFor {
-        time: DurationNs,
-        cost: DurationNs,
-    },
-    WarmRequests {
-        requests: u64,
-        cost: DurationNs,
-    },
-    /// More in the first time after a [`REST`].
-    IdleSlow {
-        time: DurationNs,
-        cost: DurationNs,
-    },
-    /// More at the start of every period; periods begin with the load after a [`REST`].
-    Period {
-        every: DurationNs,
-        slow: DurationNs,
-        cost: DurationNs,
-    },
-    /// So much more for every so many requests that it has served.
-    Leak {
-        cost: DurationNs,
-        requests: u64,
-    },
-    /// One launch in so many always needs more.
-    LaunchSlow {
-        one_in: u64,
-        cost: DurationNs,
-    },
-    /// The first request of each connection needs more.
-    FirstRequest {
-        cost: DurationNs,
-    },
+    Pause { every: DurationNs, length: DurationNs },
+    /// Requests cost more for this time after the start.
+    WarmFor { time: DurationNs, cost: DurationNs },
+    /// The first requests after the start cost more.
+    WarmRequests { requests: u64, cost: DurationNs },
+    /// Requests cost more for this time after a [`REST`].
+    IdleSlow { time: DurationNs, cost: DurationNs },
+    /// Requests cost more at the start of every period; periods begin with the load after a
+    /// [`REST`].
+    Period { every: DurationNs, slow: DurationNs, cost: DurationNs },
+    /// Requests cost `cost` more for every `requests` served so far.
+    Leak { cost: DurationNs, requests: u64 },
+    /// In one launch of `one_in`, all requests cost more.
+    LaunchSlow { one_in: u64, cost: DurationNs },
+    /// The first request of each connection costs more.
+    FirstRequest { cost: DurationNs },
 }
 
-/// So long without a request is a rest. Longer than a scheduler's time slice: who only waits for
-/// the CPU does not rest.
+/// This long without a request is a rest. It is longer than a scheduler's time slice: a server that
+/// only waits for the CPU does not rest.
 pub const REST: DurationNs = DurationNs::from_ms(10);
-/// Work that can be put off.
+/// Most work that can be deferred.
 pub const BACKLOG: DurationNs = DurationNs::from_ms(50);
 
 impl Habit {
-    /// Reads what follows the flag of that name, such as `2us:3ms`; the error says what is allowed.
+    /// Parses the value of the flag `name`, such as `2us:3ms`; the error shows the syntax.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(':').collect();
         let time = |at: usize| {
@@ -134,8 +106,9 @@ pub struct Effort {
     habits: Vec<Habit>,
     started: Instant,
     served: u64,
-    /// When it last had something to do, and when this load began.
+    /// End of the latest request's work.
     last_busy: Instant,
+    /// First request since the last [`REST`].
     load_began: Instant,
     put_off: DurationNs,
     next_pause: Instant,
@@ -143,7 +116,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// `draw` is a random number of this launch.
+    /// `draw` is the random number of this launch, from [`Effort::draw`].
     pub fn new(base: DurationNs, habits: &[Habit], started: Instant, draw: u64) -> Self {
         let mut next_pause = Instant::FAR;
         let mut slow_launch = false;
@@ -167,12 +140,12 @@ impl Effort {
         }
     }
 
-    /// A number for [`Effort::new`] that differs from launch to launch.
+    /// Returns a random number for [`Effort::new`], different for each launch.
     pub fn draw(seed: u64, launch: u64) -> u64 {
         Random::stream(seed, "launch", launch).next_u64()
     }
 
-    /// CPU time of a request whose work begins now.
+    /// Returns the CPU time of a request on which work begins now.
     pub fn of_request(&mut self, now: Instant, first_on_connection: bool) -> DurationNs {
         if now.since(self.last_busy) >= REST {
             self.load_began = now;
@@ -209,7 +182,7 @@ impl Effort {
         total
     }
 
-    /// When there is something to do beside requests; ask again after each request.
+    /// Returns when the next chore is due; each request may change it.
     pub fn next_chore(&self) -> Instant {
         let deferred = self.habits.iter().find_map(|habit| match habit {
             Habit::Defer { idle, .. } if self.put_off > DurationNs::ZERO => {
@@ -220,7 +193,7 @@ impl Effort {
         deferred.unwrap_or(Instant::FAR).min(self.next_pause)
     }
 
-    /// What there is to do now beside requests: a CPU is burnt until then.
+    /// Takes the chore that is due, if any, and returns until when it burns a CPU.
     pub fn chore(&mut self, now: Instant) -> Option<Instant> {
         if now < self.next_chore() {
             return None;
@@ -229,7 +202,7 @@ impl Effort {
             for habit in &self.habits {
                 if let Habit::Pause { every, length } = habit {
                     let until = self.next_pause + *length;
-                    // Whoever was held up for longer than a period does not catch up.
+                    // Pauses missed by more than a period are not caught up.
                     self.next_pause = (self.next_pause + *every).max(now);
                     return Some(until.max(now));
                 }
@@ -265,7 +238,7 @@ mod tests {
         Effort::new(us(20), &[Habit::parse(name, text).unwrap()], Instant::ZERO, 0)
     }
 
-    /// Microseconds of requests that come at these times.
+    /// Returns the cost in µs of requests that come at these times.
     fn costs(name: &str, text: &str, times_ms: &[u64]) -> Vec<u64> {
         let mut effort = effort(name, text);
         times_ms.iter().map(|ms| effort.of_request(at(*ms), false).as_ns() / 1000).collect()
@@ -311,7 +284,7 @@ mod tests {
         assert_eq!((effort.next_chore(), effort.chore(at(4))), (idle, None));
         assert_eq!(effort.chore(idle), Some(idle + us(200)));
         assert_eq!((effort.next_chore(), effort.chore(at(9))), (Instant::FAR, None));
-        // Without a rest it is done when there is too much of it: nothing is free.
+        // Without idle time, deferred work is done when there is too much of it: nothing is free.
         let full = BACKLOG.as_ns() / 2000 + 1;
         let total: u64 = (0..full).map(|_| effort.of_request(at(10), false).as_ns()).sum();
         assert_eq!(total, full * 22_000);

@@ -1,8 +1,8 @@
 //! The other end of `tare net` and `tare sys`: answers messages, counts streams, makes calls.
 //!
-//! One port for TCP, the same for UDP. Connections say what they are for
-//! (`tare_load::protocol::wire`); datagrams come back as they are, unless their sender has begun a
-//! stream.
+//! It listens on one port for both TCP and UDP. Connections state their purpose
+//! (`tare_load::protocol::wire`); datagrams come back marked as replies, unless their sender has
+//! begun a stream.
 
 mod sessions;
 mod tcp;
@@ -23,30 +23,31 @@ use sessions::Sessions;
 use tcp::Door;
 pub use udp::Loss;
 
-/// What an endpoint is to be; everything resolved.
+/// Settings of an endpoint, with everything resolved.
 #[derive(Clone, Debug)]
 pub struct EndpointPlan {
     pub listen: SocketAddr,
     /// CPUs for all its threads; empty leaves them to the kernel.
     pub cpus: Vec<usize>,
     pub sockets: SocketOptions,
-    /// Open connections: each has a thread.
+    /// Most open connections: each has a thread.
     pub connections_max: u32,
-    /// Whether it also makes calls into its kernel for whoever asks.
+    /// Whether it also makes system calls for any client.
     pub calls: bool,
-    /// Whether it opens other ports and ends when a client says so, as qperf's servers do.
+    /// Whether it opens other ports and quits at a client's request, as qperf's servers do.
     pub obeys: Obeys,
-    /// Truths to test with: each reply waits so long, and datagrams get lost.
+    /// For tests: delays each reply by this.
     pub delay: DurationNs,
+    /// For tests: loses datagrams.
     pub loss: Loss,
 }
 
-/// What an endpoint does at a client's word.
+/// Which clients may make an endpoint open ports and quit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Obeys {
     #[default]
     Nobody,
-    /// Opens other ports for any client; ends for one on loopback, or one that knows the token.
+    /// Opens other ports for any client; quits for one on loopback or one with the token.
     Clients { token: Option<u64> },
 }
 
@@ -54,7 +55,7 @@ pub enum Obeys {
 pub struct NetEndpoint {
     pub listens: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// Shut down, it wakes whoever waits for connections.
+    /// Shutting it down wakes the threads that wait for connections.
     listener: OwnedFd,
     threads: Vec<JoinHandle<Result<(), SetupError>>>,
 }
@@ -94,8 +95,8 @@ impl NetEndpoint {
         Ok(())
     }
 
-    /// Waits until told to stop, or until a thread fails. Threads may be deep in a call that some
-    /// kernels do not end in time (gVisor's accept knows no time limit): they end with the process.
+    /// Waits until stopped, or until a thread fails. Other threads may be blocked in a call that
+    /// some kernels do not end (gVisor's accept has no timeout): they end with the process.
     pub fn wait(&mut self) -> Result<(), SetupError> {
         while !self.stop.load(Ordering::Relaxed) {
             std::thread::park_timeout(STOP_CHECK);
@@ -108,7 +109,7 @@ impl NetEndpoint {
         }
     }
 
-    /// Ends [`NetEndpoint::wait`].
+    /// Returns the flag that ends [`NetEndpoint::wait`].
     pub fn stopper(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
@@ -117,7 +118,7 @@ impl NetEndpoint {
 impl Drop for NetEndpoint {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Not the socket of datagrams: std does not expect what it would receive then.
+        // Not the UDP socket: std does not expect what it would receive after a shutdown.
         let _ = socket::shut_down(&self.listener);
         for thread in self.threads.drain(..) {
             let _ = thread.join();

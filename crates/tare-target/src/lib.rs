@@ -1,7 +1,7 @@
-//! A server of known truth, to test any load generator against arithmetic.
+//! A server with a known truth, to test any load generator against arithmetic.
 //!
-//! [`behaviour`] decides when and what to answer, as a pure function of arrival times and a seed,
-//! [`effort`] what CPU time that takes;
+//! [`behaviour`] decides when and what to answer, as a pure function of arrival times and a seed;
+//! [`effort`] decides what CPU time that takes;
 //! [`server`] speaks HTTP over any reactor, real or simulated; [`serve`] runs it on threads;
 //! [`endpoint`] is the other end of `tare net` and `tare sys`.
 

@@ -10,7 +10,6 @@ pub enum ReplyKey {
     BadRequest,
 }
 
-/// What a reply says of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionHeader {
     Nothing,
@@ -58,7 +57,7 @@ pub fn make_reply(key: ReplyKey, behaviour: &Behaviour) -> Vec<u8> {
         reply.extend_from_slice(&body);
         return reply;
     }
-    // Several chunks, so that readers meet more than one.
+    // Up to three chunks, to test clients with more than one.
     for chunk in body.chunks(body.len().div_ceil(3).max(1)) {
         reply.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
         reply.extend_from_slice(chunk);

@@ -7,7 +7,7 @@ pub struct Request {
     pub is_head: bool,
     pub wants_stats: bool,
     pub keep_alive: bool,
-    /// The client asked in so many words (as HTTP/1.0 must), and wants to be told.
+    /// The client sent `Connection: keep-alive`, as HTTP/1.0 must, and expects it in the reply.
     pub asked_to_keep: bool,
 }
 
@@ -16,7 +16,7 @@ pub struct RequestParser {
     state: State,
     partial_head: Vec<u8>,
     request: Option<Request>,
-    /// The last whole head: the same bytes mean the same request.
+    /// The last whole head; the same bytes need not be parsed again.
     memo: Vec<u8>,
     memo_request: Option<(Request, Body)>,
 }
@@ -35,16 +35,16 @@ enum Body {
     Chunked,
 }
 
-/// The client does not speak HTTP: answered with 400 and closed.
+/// The request is not valid HTTP: the reply is 400, and the connection is closed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadRequest;
 
 const HEAD_LIMIT_BYTES: usize = 64 * 1024;
-/// Memory that a connection keeps between requests.
+/// Most memory that a connection keeps between requests.
 const KEPT_BYTES: usize = 4096;
 
 impl RequestParser {
-    /// Bytes of a head that is not whole yet.
+    /// Returns the number of bytes held of an incomplete head.
     pub fn held_bytes(&self) -> usize {
         self.partial_head.len()
     }
@@ -56,7 +56,7 @@ impl RequestParser {
         self.request = None;
     }
 
-    /// Takes bytes off the front of `input`; `Some` when a request is complete, with its body.
+    /// Takes bytes off the front of `input`; returns a request once its head and body are complete.
     pub fn advance(&mut self, input: &mut &[u8]) -> Result<Option<Request>, BadRequest> {
         while !input.is_empty() {
             let done = match &mut self.state {
@@ -144,12 +144,12 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
             let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
             let text = std::str::from_utf8(value).ok().filter(|_| digits).ok_or(BadRequest)?;
             let length = Body::Length(text.parse().map_err(|_| BadRequest)?);
-            // Whoever stands between may believe the other one.
+            // A proxy in between may believe the other length.
             if body.replace(length).is_some() {
                 return Err(BadRequest);
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            // HTTP/1.0 has none: whoever stands between may take its body for another request.
+            // HTTP/1.0 has no chunks: a proxy in between may take the body for another request.
             let only_chunked = value.eq_ignore_ascii_case(b"chunked") && request.version == Some(1);
             if body.replace(Body::Chunked).is_some() || !only_chunked {
                 return Err(BadRequest);

@@ -21,7 +21,7 @@ pub struct TargetPlan {
     pub tls: Option<TlsServer>,
     pub threads: u32,
     pub cpus: Vec<usize>,
-    /// `None` takes io_uring where the kernel lets us.
+    /// `None` takes io_uring if the kernel allows it, otherwise epoll.
     pub reactor: Option<ReactorKind>,
     /// Open connections a thread can hold.
     pub slots: u32,
@@ -42,7 +42,7 @@ impl Target {
         let stop = Arc::new(AtomicBool::new(false));
         let mut target = Self { listens: plan.listen.clone(), stats, stop, threads: Vec::new() };
         for thread in 0..plan.threads as usize {
-            // The first chooses the port where the user left it open; the others join it.
+            // The first thread binds the port, which may be 0; the others share the port it got.
             let (listener, bound) = socket::listener(&target.listens, shared)?;
             target.listens = bound;
             let (plan, stats, stop) = (plan.clone(), target.stats.clone(), target.stop.clone());
@@ -71,7 +71,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Waits until told to stop, or until a thread fails.
+    /// Waits until stopped, or until a thread fails.
     pub fn wait(&mut self) -> Result<(), SetupError> {
         for thread in self.threads.drain(..) {
             match thread.join() {
@@ -82,7 +82,7 @@ impl Target {
         Ok(())
     }
 
-    /// Ends [`Target::wait`].
+    /// Returns the flag that ends [`Target::wait`].
     pub fn stopper(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
@@ -97,7 +97,7 @@ impl Drop for Target {
     }
 }
 
-/// One thread that fails ends them all: a target of which a part is dead tells no truth.
+/// Stops all threads when one ends: with a part of it dead, the target's truth is not known.
 pub(crate) struct StopOnEnd(pub(crate) Arc<AtomicBool>);
 
 impl Drop for StopOnEnd {
@@ -106,7 +106,7 @@ impl Drop for StopOnEnd {
     }
 }
 
-/// Waits end at least this often, so that a stop is heeded.
+/// Waits end at least this often, so that a stop is noticed.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
 
 fn run<R: Reactor>(

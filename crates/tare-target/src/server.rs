@@ -21,15 +21,16 @@ pub struct Server {
     thread: usize,
     clients: Vec<Client>,
     free: Vec<u32>,
-    /// Replies to be sent later: when, and on which connection; one a connection.
+    /// When the next piece of a connection is due, and its slot; at most one per connection.
     timers: BTreeSet<(Instant, u32)>,
     replies: HashMap<ReplyKey, &'static [u8]>,
-    /// Pieces that wait on all connections, and what they have sent that is not whole yet.
+    /// Pieces that wait on all connections.
     waiting_pieces: usize,
+    /// Bytes received of incomplete heads and handshakes, on all connections.
     unfinished_bytes: usize,
     /// The last reply looked up, which is nearly always the next one too.
     last_reply: Option<(ReplyKey, &'static [u8])>,
-    /// Poll this long before a reply is due, for replies that come to the microsecond.
+    /// Polls this long before a reply is due, so that it is sent to the microsecond.
     spin: DurationNs,
 }
 
@@ -40,21 +41,21 @@ struct Client {
     handshake_counted: bool,
     outgoing: Vec<u8>,
     sending: bool,
-    /// What is still to be said, in order: replies never overtake each other.
+    /// Pieces still to be sent, in order: replies never overtake each other.
     pending: VecDeque<Piece>,
-    /// When the first of these is due, where that is waited for.
+    /// When the first pending piece is due, if a timer waits for it.
     timer: Option<Instant>,
     requests: u64,
-    /// It gets other bytes than the others.
+    /// Its replies have other bytes than those on other connections.
     is_odd: bool,
     worker: Option<usize>,
-    /// What it has sent of a head or a handshake that is not whole yet.
+    /// Bytes received of an incomplete head or handshake.
     unfinished_bytes: usize,
     /// Nothing more is read; closes when everything is sent.
     closing: bool,
 }
 
-/// Bytes to send at a time.
+/// Bytes of a reply that are due at one time.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     at: Instant,
@@ -65,7 +66,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// A part of a long one, and what is left of it.
+    /// Splits a long piece into a part and the rest; `None` for a short one.
     fn part(self) -> Option<(Self, Self)> {
         let Said::Bytes(bytes) = self.bytes else { return None };
         let (part, rest) = bytes.split_at_checked(PART_BYTES).filter(|(_, r)| !r.is_empty())?;
@@ -114,7 +115,7 @@ impl Server {
         }
     }
 
-    /// One turn: takes in what happened, says what is due; when to be called again.
+    /// Runs one turn: takes completions and sends what is due. Returns when to call it again.
     pub fn turn<R: Reactor>(&mut self, io: &mut R, happened: &mut Vec<Completion>) -> Wait {
         let now = io.now();
         for completion in happened.drain(..) {
@@ -216,7 +217,7 @@ impl Server {
         }
     }
 
-    /// Clients that begin requests or handshakes, and never end them, must not fill the memory.
+    /// Drops a client if incomplete heads and handshakes take too much memory.
     fn limit_unfinished<R: Reactor>(&mut self, io: &mut R, token: Token, received: usize) {
         let client = &mut self.clients[token.slot as usize];
         if client.token != token {
@@ -293,7 +294,7 @@ impl Server {
             return; // Pipelined behind a request that ended the connection.
         }
         if client.pending.len() >= PENDING_MAX || self.waiting_pieces >= WAITING_MAX {
-            // It asks and never reads; its replies must not fill the memory.
+            // A client that sends requests and never reads the replies must not fill the memory.
             self.count(Counter::BadRequests, 1);
             return self.drop_client(io, slot, Close::Reset);
         }
@@ -348,7 +349,7 @@ impl Server {
         self.say_due(io, slot, now);
     }
 
-    /// Queues a reply, in several pieces where the head is to be slow.
+    /// Queues a reply, in several pieces if the head is to be slow.
     fn plan_pieces(&mut self, slot: u32, at: Instant, bytes: &'static [u8], then: Then) {
         let slow = self.brain.behaviour().slow_head;
         let mut at = at;
@@ -371,7 +372,7 @@ impl Server {
         self.clients[slot as usize].pending.push_back(piece);
     }
 
-    /// Says what is due on a connection.
+    /// Sends the pieces that are due on a connection.
     fn say_due<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         loop {
             let client = &mut self.clients[slot as usize];
@@ -384,7 +385,7 @@ impl Server {
                 break;
             }
             if client.outgoing.len() >= OUTGOING_ENOUGH_BYTES {
-                // It goes on when these have been sent.
+                // The rest follows when these bytes have been sent.
                 break;
             }
             let piece = match piece.part() {
@@ -406,7 +407,7 @@ impl Server {
                 return self.drop_client(io, slot, Close::Reset);
             }
             if piece.then == Then::Close {
-                // What was asked after the last reply is not answered any more.
+                // Requests after the last reply are not answered.
                 client.closing = true;
                 self.waiting_pieces -= client.pending.len();
                 client.pending.clear();
@@ -473,7 +474,7 @@ impl Server {
         self.free.push(slot);
     }
 
-    /// The bytes of a reply, made once for each of the few kinds and kept.
+    /// Returns the bytes of a reply, made once for each of the few kinds and never freed.
     fn reply(&mut self, key: ReplyKey) -> &'static [u8] {
         if let Some((last, bytes)) = self.last_reply
             && last == key
@@ -495,20 +496,21 @@ fn spin<R: Reactor>(io: &R, until: Instant) {
     }
 }
 
-/// How long before a reply is due the target stops sleeping: waking up takes hundreds of µs in the
-/// tail on a virtual machine, and would be added to what is to be the truth.
+/// The target polls this long before a reply is due: on a virtual machine, waking up takes hundreds
+/// of µs in the tail, and would be added to the delay that is to be the truth.
 const SPIN: DurationNs = DurationNs::from_ms(1);
 const HEAD_PIECES: usize = 4;
-/// Replies, or parts of them, that one connection may have waiting, and all of them together.
+/// Most pieces waiting on one connection.
 const PENDING_MAX: usize = 4096;
-/// Heads and handshakes that are not whole, on all connections of a thread together.
+/// Most bytes of incomplete heads and handshakes on all connections of a thread.
 const UNFINISHED_MAX_BYTES: usize = 32 << 20;
+/// Most pieces waiting on all connections of a thread.
 const WAITING_MAX: usize = 1 << 20;
-/// Replies are put together up to here; the rest waits as what it is, a few words a reply.
+/// Pieces are copied into one buffer up to this size; the rest wait as they are, a few words each.
 const OUTGOING_ENOUGH_BYTES: usize = 8 << 10;
-/// … and a long reply a part at a time.
+/// Long replies are sent in parts of this size.
 const PART_BYTES: usize = 32 << 10;
-/// Memory that a connection keeps for the replies to come.
+/// Room for pieces that a slot keeps for its next connection.
 const PENDING_KEPT: usize = 64;
 const SPENT_KEPT_BYTES: usize = 64 << 10;
 
@@ -531,7 +533,7 @@ impl Client {
         }
     }
 
-    /// Clean for another connection, keeping a little memory.
+    /// Resets the slot for another connection, keeping a little memory.
     fn begin(&mut self, token: Token) {
         self.token = token;
         self.parser.reset();
@@ -549,7 +551,7 @@ impl Client {
     }
 }
 
-/// The end of a server with a bug: a line and a status of its own.
+/// Exits as a server with a bug would, with a message and a status of its own.
 fn die() -> ! {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "target: died as --die-after asked");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One thread's counters. Only that thread writes; everybody may read.
+/// One thread's counters. Only that thread writes; any thread may read.
 #[derive(Debug, Default)]
 #[repr(align(128))] // Threads must not share a cache line.
 pub struct ThreadStats {
@@ -27,9 +27,9 @@ pub enum Counter {
     ReceivedBytes,
     SentBytes,
     StatsRequests,
-    /// From when each request was read until its reply was due: delays, services, queues.
+    /// Total time from reading each request until its reply was due: delays, services, queues.
     WaitedNs,
-    /// By how much replies went out later than they were due.
+    /// Total time by which replies went out late.
     LateNs,
 }
 
@@ -64,7 +64,7 @@ impl Stats {
     }
 
     pub fn add(&self, thread: usize, counter: Counter, n: u64) {
-        // One writer: a plain add would do, but must not tear for readers.
+        // There is one writer, so a load and a store suffice; atomics never tear for readers.
         let value = &self.0[thread].values[counter as usize];
         value.store(value.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl Stats {
         self.0.iter().map(|thread| thread.values[counter as usize].load(Ordering::Relaxed)).sum()
     }
 
-    /// The counters as one JSON object; `/stats` requests are counted apart from the others.
+    /// Returns the counters as a JSON object; `/stats` requests are counted apart from the others.
     pub fn json(&self) -> String {
         let mut text = String::from("{");
         for (at, (counter, name)) in Counter::ALL.into_iter().enumerate() {

@@ -10,7 +10,7 @@ use tare_load::tls::{TlsSession, read_pem};
 #[derive(Clone, Debug)]
 pub struct TlsServer {
     config: Arc<ServerConfig>,
-    /// In PEM, for clients that want to verify it.
+    /// The self-signed certificate in PEM, for clients that verify it.
     pub certificate_pem: Option<String>,
 }
 
@@ -19,7 +19,7 @@ pub struct TlsServer {
 pub struct TlsServerError(String);
 
 impl TlsServer {
-    /// A certificate for `localhost` and the loopback addresses, signed by itself, with an ECDSA
+    /// Makes a self-signed certificate for `localhost` and the loopback addresses, with an ECDSA
     /// P-256 key.
     pub fn self_signed() -> Result<Self, TlsServerError> {
         let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
@@ -57,7 +57,7 @@ impl TlsServer {
             .with_single_cert(chain, key)
             .map_err(error)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // Resumption must be possible, so that it can be seen whether a client uses it.
+        // Resumption must be possible, so that the counters show whether a client uses it.
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(error)?;
         Ok(Self { config: Arc::new(config), certificate_pem: None })
     }

@@ -1,10 +1,10 @@
-//! Which of our crates may build on which: arrows point down, and some crates stay pure.
+//! Which of our crates may depend on which: only on lower floors, and not on all of those.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// From the bottom up: a crate may build on those of lower floors only.
+/// From the bottom up: a crate may depend only on crates of lower floors.
 const FLOORS: [&[&str]; 8] = [
     &["tare-bypass", "tare-io", "tare-shop", "tare-tidy"],
     &["tare-model"],
@@ -16,7 +16,7 @@ const FLOORS: [&[&str]; 8] = [
     &["tare"],
 ];
 
-/// What a crate must not know, although it stands below.
+/// Crates that a crate must not depend on, although they are on lower floors.
 const APART: [(&str, &[&str]); 8] = [
     ("tare-kube", &["tare-model"]),
     ("tare-stats", &["tare-load", "tare-store"]),
@@ -28,11 +28,11 @@ const APART: [(&str, &[&str]); 8] = [
     ("tare-results", &["tare-load", "tare-lab", "tare-run"]),
 ];
 
-/// What only one crate may build on: a second scheduler would be in what is measured.
+/// Dependencies allowed to one crate only: elsewhere their scheduler would disturb measurements.
 const OF_ONE: [(&str, &str); 3] =
     [("tokio", "tare-kube"), ("kube", "tare-kube"), ("k8s-openapi", "tare-kube")];
 
-/// The part of a manifest that is looked at.
+/// The part of a manifest that is checked.
 #[derive(Deserialize)]
 struct Manifest {
     package: Package,
@@ -49,7 +49,7 @@ fn floor(name: &str) -> Option<usize> {
     FLOORS.iter().position(|floor| floor.contains(&name))
 }
 
-/// Complaints about a crate's manifest.
+/// Returns complaints about a crate's manifest.
 pub fn check(manifest: &str) -> Result<Vec<String>, toml::de::Error> {
     let Manifest { package: Package { name }, dependencies } = toml::from_str(manifest)?;
     let Some(own) = floor(&name) else {

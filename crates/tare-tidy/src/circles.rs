@@ -1,14 +1,14 @@
-//! Files of a crate that use each other in a circle: none can be understood, or tested, alone.
+//! Finds files of a crate that use each other in a circle: none can be understood or tested alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By each module's path below the crate, such as `places::oci`, those it uses.
+/// The modules that each module uses, keyed by path below the crate, such as `places::oci`.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// A pair that belongs together may know each other; more may not.
+/// Two modules may use each other; a larger circle is a fault.
 const CIRCLE_MAX: usize = 2;
 
-/// Complaints about the sources of one crate: their module paths and texts.
+/// Returns complaints about one crate; `sources` maps module paths to texts.
 pub fn check(sources: &BTreeMap<String, String>) -> Vec<String> {
     let uses: Uses = sources
         .iter()
@@ -24,13 +24,13 @@ pub fn check(sources: &BTreeMap<String, String>) -> Vec<String> {
     .collect()
 }
 
-/// Those that a module reaches and that reach it.
+/// Returns the modules that a module reaches and that reach it.
 fn circle_of(module: &str, uses: &Uses) -> BTreeSet<String> {
     let reached = reach(module, uses);
     reached.into_iter().filter(|other| reach(other, uses).contains(module)).collect()
 }
 
-/// Itself, and all that it uses, however far away.
+/// Returns the module itself and all that it uses, directly or not.
 fn reach(module: &str, uses: &Uses) -> BTreeSet<String> {
     let mut found = BTreeSet::from([module.to_owned()]);
     let mut open = vec![module.to_owned()];
@@ -53,7 +53,7 @@ fn used(module: &str, text: &str, all: &BTreeMap<String, String>) -> BTreeSet<St
         let written: String = statement[..end].chars().filter(|c| !c.is_whitespace()).collect();
         paths.extend(expanded(&written));
     }
-    // Paths that are written out where they are used.
+    // Paths written out in the code, without `use`.
     for root in ["crate::", "super::"] {
         paths.extend(text.match_indices(root).map(|(at, _)| {
             let path = text[at..].chars().take_while(|c| c.is_alphanumeric() || "_:".contains(*c));
@@ -81,7 +81,7 @@ fn expanded(path: &str) -> Vec<String> {
     parts.iter().flat_map(|part| expanded(&format!("{}{part}", &path[..from]))).collect()
 }
 
-/// From the crate's root, as if it did not lead out of the crate.
+/// Returns the path from the crate root; external paths are taken as local ones.
 fn absolute(module: &str, path: &str) -> String {
     if let Some(path) = path.strip_prefix("crate::") {
         return path.to_owned();
@@ -97,7 +97,7 @@ fn absolute(module: &str, path: &str) -> String {
     own.join("::")
 }
 
-/// The file that holds what a path names.
+/// Returns the module that defines what a path names.
 fn module_of(path: &str, all: &BTreeMap<String, String>) -> Option<String> {
     let parts: Vec<&str> = path.split("::").collect();
     let mut shorter = (1..=parts.len()).rev().map(|n| parts[..n].join("::"));

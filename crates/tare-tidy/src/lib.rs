@@ -1,8 +1,8 @@
-//! House rules of this repository, checked as tests; the program prints what is only advice.
+//! House rules of this repository. Tests check them; the program prints what is only advice.
 //!
-//! [`sources`] looks at our own files, [`arrows`] at which of
-//! our crates build on which, [`circles`] at files that use each other. The rules are values, and
-//! the tests feed each of them a case that breaks it.
+//! [`sources`] checks single files, [`arrows`] dependencies between our crates, [`circles`] files
+//! that use each other. The rules are values, and the tests feed each of them a case that breaks
+//! it.
 
 #![forbid(unsafe_code)]
 

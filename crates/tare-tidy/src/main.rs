@@ -1,4 +1,4 @@
-//! Prints what would read better in our sources. It never fails for that: `make lint` shows it.
+//! Prints advice on the style of our sources, for `make lint`. Advice is never a failure.
 
 use tare_tidy::{root, sources};
 

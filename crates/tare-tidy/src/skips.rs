@@ -1,16 +1,16 @@
-//! Tests that cannot run on a machine: they say why, and are counted (`scripts/check-skips`).
+//! Reports tests that cannot run on this machine, and why; `scripts/check-skips` counts them.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Says that the test of this thread was not run, and writes it into the file `$TARE_SKIPS`.
+/// Prints that this thread's test was not run, and appends that to the file `$TARE_SKIPS`.
 pub fn not_run(why: &str) {
     let thread = std::thread::current();
     let line = format!("{}: {why}", thread.name().unwrap_or("a test"));
     eprintln!("not run: {line}");
     let Some(path) = std::env::var_os("TARE_SKIPS").filter(|path| !path.is_empty()) else { return };
     let file = OpenOptions::new().create(true).append(true).open(&path);
-    // One write: other tests append at the same time.
+    // A single write, because other tests append at the same time.
     let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
     assert!(written.is_ok(), "{}: {written:?}", path.display());
 }

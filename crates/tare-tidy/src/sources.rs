@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// Lines of code in a file, its tests not counted.
+/// Most lines of code in a file, not counting its tests.
 const FILE_LINES: usize = 600;
-/// Lines of a function, from its signature to its closing brace.
+/// Most lines of a function, from its signature to its closing brace.
 const FUNCTION_LINES: usize = 70;
 const COLUMNS: usize = 100;
 
@@ -23,17 +23,17 @@ const BANNED: [(&str, &str); 7] = [
 const BANNED_IN_TESTS: [(&str, &str); 1] =
     [("park_timeout", "wait for what you wait for: tests/common/wait.rs")];
 
-/// Where a banned word is allowed, with the reason.
+/// Files that may contain banned words, with the reason.
 const ALLOWED: [(&str, &str); 3] = [
     ("crates/tare/tests/common/wait.rs", "waits for all others"),
     ("crates/tare-tidy/src/sources.rs", "names the words to ban them"),
     ("crates/tare-io/src/time.rs", "the one clock"),
 ];
 
-/// Where `unsafe` may be: the one crate for it, and filter libraries, whose interface is C.
+/// Paths that may contain `unsafe`: tare-io, and filter libraries, which have a C interface.
 const UNSAFE_CRATES: [&str; 2] = ["crates/tare-io/src/", "filters/"];
 
-/// What is wrong in one Rust file, as `path:line: what`.
+/// Returns the faults of one Rust file as `path:line: what`.
 pub fn faults(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut complain = |line: usize, what: String| found.push(format!("{path}:{line}: {what}"));
@@ -58,7 +58,7 @@ fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs")
 }
 
-/// What would read better in one Rust file, as `path:line: what`. Tests are as long as they are.
+/// Returns advice on one Rust file as `path:line: what`. Tests get none.
 pub fn advice(path: &str, text: &str) -> Vec<String> {
     if is_test(path) {
         return Vec::new();
@@ -86,7 +86,7 @@ pub fn advice(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// All that `look` finds in the files of a repository.
+/// Returns everything that `look` finds in the files of a repository.
 pub fn in_all(
     root: &Path,
     look: impl Fn(&str, &str) -> Vec<String>,
@@ -99,8 +99,8 @@ pub fn in_all(
     Ok(found)
 }
 
-/// Functions of a formatted file: line, name, length. A function ends at the brace that stands
-/// where its signature began.
+/// Returns line, name and length of each function in a formatted file. A function ends at the
+/// closing brace with the indentation of its signature.
 fn functions(text: &str) -> Vec<(usize, String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -113,7 +113,7 @@ fn functions(text: &str) -> Vec<(usize, String, usize)> {
         };
         let name = words.get(position + 1).and_then(|word| word.split(['(', '<']).next());
         let closing = format!("{}}}", " ".repeat(indent));
-        // A method that is only declared, or does nothing, has no lines of its own.
+        // Skips declarations without a body, and bodies on one line.
         let declared = lines[at..].iter().find(|line| line.ends_with([';', '{', '}']));
         if declared.is_some_and(|line| line.ends_with([';', '}'])) {
             continue;
@@ -126,7 +126,7 @@ fn functions(text: &str) -> Vec<(usize, String, usize)> {
     found
 }
 
-/// All Rust files below `crates/` and `fuzz/`.
+/// Returns all Rust files below `crates/` and `fuzz/`.
 pub fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root.join("crates"), root.join("fuzz")];

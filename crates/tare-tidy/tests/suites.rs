@@ -1,5 +1,5 @@
-//! What scripts/suite writes down of tests, and what scripts/release-check makes of it: with a cargo
-//! that only prints.
+//! Tests scripts/suite, which records test results, and scripts/release-check, which reads the
+//! records. A fake cargo only prints.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -23,7 +23,7 @@ impl Desk {
         command.output().unwrap()
     }
 
-    /// Runs a suite of tests whose names and results are these, once among others and once alone.
+    /// Runs a suite of tests, each given as its name and its results among others and alone.
     fn suite(&self, tests: &[(&str, bool, bool)], more: &str) -> (bool, String) {
         let print = |name: &str, passes: bool| {
             format!("echo 'test {name} ... {}'\n", if passes { "ok" } else { "FAILED" })

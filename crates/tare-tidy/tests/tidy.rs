@@ -24,7 +24,7 @@ fn crates_build_on_those_below() {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// Crates whose files do not use each other in circles; the others are to join them.
+/// Crates without circles between their files; the others should follow.
 const WITHOUT_CIRCLES: [&str; 4] = ["tare-import", "tare-lab", "tare-run", "tare-store"];
 
 #[test]

@@ -7,7 +7,7 @@ use tare_load::{FailureKind, Histogram, Tally};
 use crate::statistics::Statistic;
 use crate::units::{binary, field, metric, time_s, time_us};
 
-/// Which of the two is imitated.
+/// The tool to imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     Wrk,
@@ -19,9 +19,9 @@ pub struct Shown<'a> {
     pub total: &'a Tally,
     pub latency: &'a Statistic,
     pub requests: &'a Statistic,
-    /// `--latency`: the distribution too.
+    /// `--latency`: also print the distribution.
     pub distribution: bool,
-    /// wrk2's `-U`: the series from sent, beside the one from due.
+    /// wrk2's `-U`: also print the series from sent.
     pub uncorrected: bool,
 }
 
@@ -59,7 +59,7 @@ pub fn results(shown: &Shown<'_>) -> String {
     text
 }
 
-/// wrk's four kinds.
+/// Failures, in wrk's four kinds.
 pub struct SocketErrors {
     pub connect: u64,
     pub read: u64,
@@ -73,13 +73,13 @@ pub fn socket_errors(total: &Tally) -> SocketErrors {
     SocketErrors {
         connect: count(&[Kind::Refused, Kind::NoLocalPort, Kind::NoFile, Kind::Tls, Kind::Other]),
         read: count(&[Kind::Reset, Kind::ClosedEarly, Kind::Malformed]),
-        // A failed write is seen as the reset that caused it.
+        // A failed write is counted as the reset that caused it.
         write: 0,
         timeout: count(&[Kind::TimedOut]),
     }
 }
 
-/// Replies that wrk counts as errors.
+/// Counts the replies that wrk calls errors.
 pub fn status_errors(total: &Tally) -> u64 {
     total.counts.status.iter().filter(|(status, _)| *status > 399).map(|(_, n)| n).sum()
 }
@@ -117,7 +117,7 @@ fn short_distribution(text: &mut String, latency: &Statistic) {
     }
 }
 
-/// Steps for each halving of the distance to 100 %, as HdrHistogram's printer has them.
+/// Steps for each halving of the distance to 100 %, as in HdrHistogram's own printout.
 const TICKS_PER_HALF: u32 = 5;
 
 fn spectrum(text: &mut String, title: &str, histogram: &Histogram) {

@@ -1,4 +1,4 @@
-//! wrk's and wrk2's outside over tare's engine: their output shapes, and their Lua scripts.
+//! The interface of wrk and wrk2 on top of tare's engine: their output format and Lua scripts.
 
 #![forbid(unsafe_code)]
 

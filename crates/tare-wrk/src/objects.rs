@@ -1,4 +1,4 @@
-//! The objects that scripts hold: addresses, threads, statistics.
+//! Objects that scripts use: addresses, threads, statistics.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ impl UserData for Address {
     }
 }
 
-/// Long enough for a server on this machine or near it; wrk waits for ever.
+/// Long enough for a server on this machine or near it; wrk itself has no timeout here.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn lookup(host: &str, service: &Value) -> Vec<Address> {
@@ -43,7 +43,7 @@ pub fn connect(address: &Address) -> bool {
     TcpStream::connect_timeout(&address.0, CONNECT_TIMEOUT).is_ok()
 }
 
-/// A worker, as scripts know it. Its Lua state is its own; values are copied in and out.
+/// A worker, as scripts see it. It has its own Lua state; values are copied in and out.
 #[derive(Clone)]
 pub struct Thread {
     pub lua: Lua,
@@ -80,7 +80,7 @@ impl UserData for Thread {
     }
 }
 
-/// Tables that hold tables that hold … are copied to this depth; a cycle ends there with an error.
+/// Nested tables are copied to this depth; deeper ones, and so cycles, are an error.
 const COPY_DEPTH: u32 = 32;
 
 /// Copies a value into another state, as wrk does: nil, booleans, numbers, strings and tables.
@@ -106,10 +106,10 @@ fn copy(value: &Value, into: &Lua, depth: u32) -> mlua::Result<Value> {
     })
 }
 
-/// `latency` and `requests` of `done`.
+/// The `latency` and `requests` arguments of `done`.
 pub struct StatisticObject {
     pub statistic: Statistic,
-    /// In wrk2 the index is a percentile rank and the length the number of values.
+    /// wrk2 indexes all values by rank; wrk indexes distinct values.
     pub wrk2: bool,
 }
 

@@ -18,21 +18,21 @@ use crate::format::{socket_errors, status_errors};
 use crate::objects::{Address, StatisticObject, Thread, connect, lookup};
 use crate::statistics::Statistic;
 
-/// What the command line says that scripts can see.
+/// Command-line options that scripts can see.
 #[derive(Clone, Debug)]
 pub struct ScriptOptions {
     pub path: Option<PathBuf>,
     pub scheme: &'static str,
     pub host: String,
-    /// As written in the URL.
+    /// Port in the URL, if it is written there.
     pub port: Option<u16>,
     pub target: String,
     pub headers: Vec<(String, String)>,
     /// The URL, then what follows `--`.
     pub args: Vec<String>,
-    /// Where `wrk.addrs` starts: what the host name stands for and answers.
+    /// The only entry of `wrk.addrs`: the address of the host that answers.
     pub address: Option<SocketAddr>,
-    /// Reply bodies that may be kept for `response` at a time, on all connections together.
+    /// Most bytes of reply bodies kept for `response` at a time, over all connections.
     pub max_body_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ pub enum ScriptError {
 
 impl From<mlua::Error> for ScriptError {
     fn from(error: mlua::Error) -> Self {
-        // The first line says what and where; the rest is our own call stack.
+        // The first line has the error and its place; the rest is our own call stack.
         let text = error.to_string();
         Self::Lua(text.lines().next().unwrap_or_default().to_owned())
     }
@@ -60,7 +60,7 @@ pub struct Script {
     threads: Vec<Thread>,
     /// Requests that one call of `request()` makes.
     pipelined: u32,
-    /// Of replies that hooks look at, on all connections.
+    /// Memory for reply bodies that hooks read, over all connections.
     bodies: Arc<Budget>,
     errors: Arc<Mutex<Option<String>>>,
 }
@@ -91,13 +91,13 @@ impl Script {
         }
         let bodies = Budget::new(options.max_body_bytes);
         let mut script = Self { main, threads, pipelined: 1, bodies, errors: Arc::default() };
-        // Once, as wrk does: to know how many replies a request calls for.
+        // Called once, as in wrk, to learn how many replies each call expects.
         let first = request_function(&script.threads[0].lua)?.call::<mlua::String>(())?;
         script.pipelined = requests_in(&first.as_bytes()).map_err(ScriptError::Request)?;
         Ok(script)
     }
 
-    /// Where each worker connects.
+    /// Returns the address that each worker connects to.
     pub fn addresses(&self) -> Vec<Option<SocketAddr>> {
         let address = |thread: &Thread| *thread.address.lock().unwrap_or_else(|e| e.into_inner());
         self.threads.iter().map(address).collect()
@@ -107,7 +107,7 @@ impl Script {
         self.pipelined > 1
     }
 
-    /// What each thread requests again and again, unless it has a `request` of its own.
+    /// Returns each thread's fixed requests; empty for a thread with its own `request`.
     pub fn requests(&self) -> Result<Requests, ScriptError> {
         let each = self.threads.iter().map(|thread| {
             if thread.lua.globals().get::<Option<Function>>("request")?.is_some() {
@@ -120,7 +120,7 @@ impl Script {
         Ok(Requests::Written { each, requests: self.pipelined })
     }
 
-    /// The source of one worker's requests.
+    /// Returns the source of one worker's requests.
     pub fn source(&self, worker: u32) -> Box<dyn Source> {
         let at = worker as usize % self.threads.len();
         let thread = &self.threads[at];
@@ -138,12 +138,12 @@ impl Script {
         })
     }
 
-    /// The first error that a hook raised during the run.
+    /// Returns the first error that a hook raised during the run.
     pub fn error(&self) -> Option<String> {
         self.errors.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Calls `done`, where there is one.
+    /// Calls the script's `done`, if it has one.
     pub fn done(
         &self,
         total: &Tally,
@@ -176,7 +176,7 @@ fn wrk(lua: &Lua) -> mlua::Result<Table> {
     lua.globals().get("wrk")
 }
 
-/// The script's own `request`, or the fixed one.
+/// Returns the script's own `request`, or the fixed one.
 fn request_function(lua: &Lua) -> mlua::Result<Function> {
     match lua.globals().get::<Option<Function>>("request")? {
         Some(request) => Ok(request),
@@ -214,7 +214,7 @@ fn state(options: &ScriptOptions, script: Option<&[u8]>) -> Result<Lua, ScriptEr
 
 const SCRIPT_MAX_BYTES: u64 = 16 << 20;
 
-/// Once, for all threads: a pipe gives its bytes once.
+/// Reads the script once for all threads: a pipe cannot be read twice.
 fn read_script(path: &Path) -> Result<Vec<u8>, ScriptError> {
     read_input(path, SCRIPT_MAX_BYTES)
         .map_err(|source| ScriptError::Unreadable { path: shown(path), source })
@@ -224,7 +224,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// How many whole requests these bytes are.
+/// Counts the requests in `bytes`, which must all be whole.
 fn requests_in(bytes: &[u8]) -> Result<u32, String> {
     let mut rest = bytes;
     let mut requests = 0;
@@ -253,7 +253,7 @@ const LARGE_BODY_BYTES: usize = 1 << 20;
 
 struct ScriptSource {
     request: Option<Function>,
-    /// The place in [`Script::requests`] of what is asked where there is no `request`.
+    /// Index into [`Script::requests`], used if the script has no `request`.
     fixed: u32,
     response: Option<Function>,
     delay: Option<Function>,
@@ -264,7 +264,7 @@ struct ScriptSource {
 }
 
 impl ScriptSource {
-    /// A hook failed: remembered for the end, and this worker stops.
+    /// Keeps the first error of a hook for the end, and stops this worker.
     fn fail(&self, error: mlua::Error) {
         let mut first = self.errors.lock().unwrap_or_else(|e| e.into_inner());
         first.get_or_insert(ScriptError::from(error).to_string());
@@ -284,7 +284,7 @@ impl ScriptSource {
         }
         response.call::<()>((reply.status, headers, lua.create_string(capture.body())?))?;
         if capture.body().len() >= LARGE_BODY_BYTES {
-            // Lua counts objects, not their size, and would collect them late.
+            // Collect now: the incremental collector would let large bodies pile up.
             lua.gc_collect()?;
         }
         Ok(())
@@ -298,7 +298,7 @@ impl Source for ScriptSource {
             Ok(bytes) => scratch.extend_from_slice(&bytes.as_bytes()),
             Err(error) => {
                 self.fail(error);
-                // Something must be sent; the worker ends before another.
+                // Something must be sent; the worker stops before the next request.
                 scratch.extend_from_slice(b"GET / HTTP/1.1\r\nHost: script-failed\r\n\r\n");
             }
         }

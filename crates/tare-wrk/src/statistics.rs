@@ -1,9 +1,9 @@
-//! What wrk calls a statistic: mean, deviation, extremes, and the share within one deviation.
+//! wrk's statistics: mean, standard deviation, extremes, and the share within one deviation.
 
 use tare_io::DurationNs;
 use tare_load::{Histogram, Observer, Tally};
 
-/// Latencies in microseconds, or requests a second: distinct values with their counts, rising.
+/// Latencies in µs, or requests per second: distinct values in rising order, with their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Statistic {
     values: Vec<(f64, u64)>,
@@ -17,7 +17,7 @@ pub struct Statistic {
 impl Statistic {
     pub fn of_latency(histogram: &Histogram) -> Self {
         let us = |duration: DurationNs| duration.as_ns() as f64 / 1e3;
-        // A bucket is named by its upper edge, which may lie above the largest value in it.
+        // A bucket is given by its upper edge, which may be above the largest recorded value.
         let (min, max) = (histogram.min(), histogram.max());
         let values = histogram.recorded().map(|(v, n)| (us(v.clamp(min, max)), n)).collect();
         Self {
@@ -62,7 +62,7 @@ impl Statistic {
         self.values.len()
     }
 
-    /// The `at`-th distinct value from 1, and its count.
+    /// Returns the `at`-th distinct value, counted from 1, and its count.
     pub fn entry(&self, at: usize) -> Option<(f64, u64)> {
         self.values.get(at.checked_sub(1)?).copied()
     }
@@ -79,7 +79,7 @@ impl Statistic {
         self.max
     }
 
-    /// In percent.
+    /// Share of values within one standard deviation of the mean, in percent.
     pub fn within_one_stdev(&self) -> f64 {
         let (low, high) = (self.mean - self.stdev, self.mean + self.stdev);
         let inside: u64 =
@@ -92,7 +92,7 @@ impl Statistic {
 #[derive(Debug, Default)]
 pub struct RateSamples(pub Vec<f64>);
 
-/// Shorter pieces, at the end of a run, give no rate worth keeping.
+/// Shorter intervals, as at the end of a run, give no useful rate.
 const SAMPLE_MIN: DurationNs = DurationNs::from_ms(50);
 
 impl Observer for RateSamples {

@@ -11,7 +11,7 @@ const SECONDS: Scale = Scale { step: 60.0, first: "s", next: &["m"] };
 const COUNT: Scale = Scale { step: 1000.0, first: "", next: &["k", "M", "G", "T"] };
 const BINARY: Scale = Scale { step: 1024.0, first: "", next: &["K", "M", "G", "T"] };
 
-/// wrk takes the next unit from this share of it on.
+/// wrk switches to the next unit at this share of it.
 const NEXT_UNIT_FROM: f64 = 0.85;
 
 impl Scale {
@@ -32,7 +32,7 @@ pub fn time_us(us: f64) -> String {
     if us >= 1e6 { SECONDS.format(us / 1e6, 2) } else { MICROSECONDS.format(us, 2) }
 }
 
-/// Whole, as in the first line.
+/// Whole seconds or minutes, as in wrk's first line.
 pub fn time_s(seconds: f64) -> String {
     SECONDS.format(seconds, 0)
 }
@@ -45,7 +45,7 @@ pub fn binary(bytes: f64) -> String {
     BINARY.format(bytes, 2)
 }
 
-/// Right-justified so that the unit, of up to two letters, ends the field.
+/// Right-justifies the text; a unit of less than two letters is padded to two.
 pub fn field(text: &str, width: usize) -> String {
     let letters = text.chars().rev().take(2).take_while(char::is_ascii_alphabetic).count();
     let pad = 2 - letters;

@@ -1,4 +1,4 @@
-//! What was typed: flags that several commands share.
+//! Command-line arguments that several commands share.
 
 pub mod load;
 pub mod words;

@@ -1,4 +1,4 @@
-//! The command line: which command, and its own file.
+//! The command line: selects the command, each of which has its own file.
 
 mod agent;
 mod clean;
@@ -91,7 +91,7 @@ pub fn run() -> Result<(), Failure> {
     }
 }
 
-/// Help and version are printed as they are; a mistake becomes one line.
+/// Prints help or the version and exits; turns an error into one line.
 pub fn one_line(error: clap::Error) -> Failure {
     if !error.use_stderr() {
         error.exit();
@@ -100,7 +100,7 @@ pub fn one_line(error: clap::Error) -> Failure {
         return Failure::usage("no command given; try 'tare --help'");
     }
     let text = error.render().to_string();
-    // What follows is the usage and a pointer to --help.
+    // The rest is the usage and a pointer to --help.
     let text = text.split("\n\nUsage:").next().unwrap_or(&text);
     let text = text.split("\n\nFor more information").next().unwrap_or(text);
     let words: Vec<&str> = text.trim_start_matches("error:").split_whitespace().collect();

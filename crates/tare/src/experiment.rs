@@ -1,4 +1,4 @@
-//! Experiment files: TOML to a plan. Every mistake names the file, the line and what is allowed.
+//! Reads experiment files (TOML). Every error names the file, the line and what is allowed.
 
 mod layer;
 mod place;
@@ -24,7 +24,7 @@ use crate::run::places::divide_cpus;
 use crate::toml_file::{self, Source};
 use tare_model::Failure;
 
-/// The file as it is written.
+/// The file as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -88,7 +88,7 @@ struct VariantTable {
     optional: bool,
 }
 
-/// Reads an experiment: one plan, or those of a sweep. Files that it names are relative to it.
+/// Reads an experiment: one plan, or the plans of a sweep. Paths in it are relative to the file.
 pub fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     let text = toml_file::read(path)?;
     let source = Source { path, text: &text };

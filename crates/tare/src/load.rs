@@ -1,4 +1,4 @@
-//! What `tare load` and `tare wrk` share: reading arguments, making the plan, showing results.
+//! Shared by `tare load` and `tare wrk`: reading arguments, making the plan, showing results.
 
 pub mod addresses;
 pub mod describe;

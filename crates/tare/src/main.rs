@@ -1,6 +1,6 @@
 //! `tare`: what does this layer cost?
 //!
-//! This crate only wires: one file a command, exit codes, and what is printed where.
+//! This crate holds one file per command, the exit codes, and what is printed where.
 
 #![forbid(unsafe_code)]
 
@@ -22,9 +22,9 @@ use tare_model::{Failure, Fault};
 fn main() -> ExitCode {
     tare_io::owned::tighten();
     load::interrupt::end_until_taken();
-    // The panic has been printed by then; what is left to say is whose fault it is.
+    // The panic message has already been printed.
     let bug = || Err(Failure::bug("this is a bug in tare; please report the lines above"));
-    // The stack of the first thread is as small as a limit (`ulimit -s`) makes it.
+    // `ulimit -s` may make the main thread's stack too small.
     let command = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(commands::run);
     let done = match command {
         Ok(command) => command.join().unwrap_or_else(|_| bug()),
@@ -34,11 +34,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure.fault != Fault::Interrupted {
-                // Where standard error is full or gone, the exit code still tells.
+                // If standard error is full or closed, the exit code still shows the failure.
                 print_stderr(&format!("tare: {failure}\n"));
             }
             let fault = match failure.fault {
-                // Nobody is to blame for what was stopped.
+                // Failures after an interrupt count as the interrupt.
                 Fault::Target | Fault::Environment if load::interrupt::was_interrupted() => {
                     Fault::Interrupted
                 }

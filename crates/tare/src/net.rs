@@ -1,4 +1,4 @@
-//! What `tare net` and `tare qperf` share: sizes in words, and measuring an endpoint.
+//! Shared by `tare net` and `tare qperf`: sizes in words, and measuring an endpoint.
 
 pub mod measure;
 pub mod remote;

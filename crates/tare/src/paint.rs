@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-/// A report's text as it is, or with coloured signs where standard output is a terminal and nobody
-/// has asked for none (<https://no-color.org>).
+/// Colours the signs of a report if standard output is a terminal, unless `NO_COLOR` is set
+/// (<https://no-color.org>).
 pub fn paint(text: &str) -> Cow<'_, str> {
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     match wants_none || !std::io::stdout().is_terminal() {

@@ -1,4 +1,4 @@
-//! qperf's command line and output, over tare's own tests.
+//! qperf's command line and output, for tare's tests.
 
 pub mod format;
 pub mod options;

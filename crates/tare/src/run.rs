@@ -1,8 +1,7 @@
-//! Runs: what `tare compare` and `tare run` share, from plan to report.
+//! Runs, from plan to report; shared by `tare compare` and `tare run`.
 //!
-//! [`begin`] enters runs in the store ([`sweep`]: those of a sweep), [`measure`] has the runner
-//! measure them, [`conclude`] tells and judges what they found, and [`stored`] makes a report from
-//! the store alone.
+//! [`begin`] enters runs in the store ([`sweep`]: those of a sweep), [`measure`] measures them and
+//! makes their reports from the store, and [`conclude`] writes the reports and checks the gates.
 
 pub mod aside;
 pub mod begin;
@@ -21,15 +20,15 @@ use std::path::PathBuf;
 use tare_io::Instant;
 use tare_report::form::Form;
 
-/// What the user wants done with a run.
+/// Options of a run that are not in its plan.
 pub struct RunOptions {
     pub store: PathBuf,
     /// Forms of the report, and the files they go to.
     pub forms: Vec<(Form, PathBuf)>,
     pub gates: Vec<gate::Gate>,
     pub quiet: bool,
-    /// A void variant is no failure.
+    /// A void verdict is not a failure.
     pub allows_void: bool,
-    /// When the command began: its time limit counts from then on.
+    /// Start of the command, from which its time limit counts.
     pub began: Instant,
 }

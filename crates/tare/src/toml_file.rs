@@ -1,4 +1,4 @@
-//! Files of TOML that users write: every mistake names the file, the line and what is allowed.
+//! Reads TOML files. Every error names the file, the line and what is allowed.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// A file that a user wrote, and what it says.
 pub struct Source<'a> {
     pub path: &'a Path,
     pub text: &'a str,
@@ -34,13 +33,13 @@ impl Source<'_> {
         toml::from_str(self.text).map_err(|error| self.complain(&error))
     }
 
-    /// Complains about what stands there.
+    /// Returns an error for the line at this byte.
     pub fn at(&self, byte: usize, what: &str) -> Failure {
         let line = self.text[..byte.min(self.text.len())].matches('\n').count() + 1;
         Failure::usage(format!("{}:{line}: {what}", self.path.display()))
     }
 
-    /// Files that it names are relative to it.
+    /// Returns the absolute path; paths in the file are relative to its folder.
     pub fn whole(&self, path: &Path) -> PathBuf {
         let path = self.path.parent().unwrap_or(Path::new(".")).join(path);
         std::path::absolute(&path).unwrap_or(path)
@@ -56,8 +55,8 @@ impl Source<'_> {
     }
 }
 
-/// serde's "unknown field (or variant) `x`, expected one of `a`, `b`", with the likeliest of them
-/// first.
+/// Rewrites serde's "unknown field (or variant) `x`, expected one of `a`, `b`", with the most
+/// similar name first.
 pub fn nearest(message: &str) -> Option<String> {
     let (rest, what) = match message.strip_prefix("unknown variant ") {
         Some(rest) => (rest, "word"),

@@ -47,7 +47,7 @@ pub fn plan() -> PlanParts {
     }
 }
 
-/// 10,000 replies in 100 ms on 20 connections; the second variant gives four in a hundred less.
+/// 10,000 replies in 100 ms on 20 connections; the second variant gives 4 % less.
 pub fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
     let wobble = u64::from((round * 7 + cycle * 3 + variant) % 11) * 10;
     let good = if variant == 0 { 10_000 } else { 9_600 } + wobble;
@@ -85,7 +85,7 @@ pub fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
     }
 }
 
-/// Three seconds of both on one CPU, at the price that slices have.
+/// Three seconds of load on both, on one CPU, at the same cost as in slices.
 pub fn sustained(variant: u32) -> Sustained {
     let answered = if variant == 0 { 1_316 } else { 1_263 };
     let bin = Bin { ns: 25_000_000, answered, cpu_ns: 12_500_000, delay_ns: 12_500_000 };

@@ -9,16 +9,16 @@ use crate::command::Command;
 use crate::import::Import;
 use crate::sample::Sample;
 
-/// The output is of another load than the command above it asks for.
+/// Reports an output of another load than the command above it asks for.
 pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
-    // What stands further up may be of another output.
+    // A command further up may belong to another output.
     if !sample.is_commands_own {
         return None;
     }
     let asked = Command::asked_by(sample.command.as_deref()?)?;
     let mut told = Vec::new();
     if let (Some(command), Some(own)) = (&asked.url, &sample.asked.url) {
-        // "HOST" and "$URL" stand for what was typed.
+        // "HOST" and "$URL" are placeholders.
         let is_symbol = command.contains(['$', '<', '{'])
             || host(command).chars().any(|c| c.is_ascii_uppercase());
         if trimmed(command) != trimmed(own) && !is_symbol {
@@ -49,7 +49,7 @@ pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::OtherCommand, Severity::Warn, text, means).of(sample))
 }
 
-/// Without quotes, the port that goes without saying, and the last slash.
+/// Strips quotes, the default port, and the last slash.
 fn trimmed(url: &str) -> String {
     let url = url.trim_matches(['"', '\'']);
     let usual = if url.starts_with("https:") { ":443" } else { ":80" };
@@ -66,7 +66,7 @@ fn host(url: &str) -> &str {
     rest.split(['/', '?']).next().unwrap_or(rest)
 }
 
-/// Outputs asked at another heading's address, where their own heading has one of its own.
+/// Reports outputs with another heading's address, if their own heading has a different one.
 pub fn wrong_headings(import: &Import) -> Vec<Finding> {
     let asked = import.samples.iter().filter_map(|s| Some((s, host(s.asked.url.as_deref()?))));
     let asked: Vec<(&Sample, &str)> = asked.collect();
@@ -74,7 +74,7 @@ pub fn wrong_headings(import: &Import) -> Vec<Finding> {
     for (sample, host) in &asked {
         *hosts.entry(&sample.under).or_default().entry(host).or_default() += 1;
     }
-    // The address of most outputs under a heading; none where two have as many.
+    // The address of most outputs under a heading; `None` on a tie.
     let usual = |under: &str| {
         let most = hosts[under].values().max()?;
         let mut usual = hosts[under].iter().filter(|(_, n)| *n == most);

@@ -1,4 +1,4 @@
-//! What documents say of their own results, computed again.
+//! Recomputes what documents state about their own results.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::claim::{Change, Claim, Says, Told};
 use crate::import::{Import, Unchecked, is_same};
 use crate::sample::{Sample, Tool, Unread};
 
-/// Of a line that is quoted.
+/// Most characters quoted of a line.
 const QUOTED: usize = 120;
 
 pub fn claims(import: &Import) -> Vec<Finding> {
@@ -41,7 +41,7 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
         false if change.of_either => {
             format!("{:.1} or {:.1}", change.of_first().abs(), change.of_second().abs())
         }
-        // Whichever sign means "worse" to its author.
+        // Authors differ in which sign means "worse".
         false => format!("{:.1}", change.of_first().abs()),
     };
     let whose = match &change.names {
@@ -71,7 +71,7 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
 }
 
 fn disagrees(told: &Told) -> Option<Finding> {
-    // A rate of bytes may be by 1,000 or by 1,024.
+    // Byte rates may have decimal or binary prefixes.
     let bytes = told.metric.starts_with("bandwidth");
     let near = bytes && (told.value / told.output - 1.0).abs() < 0.11;
     // The output may be rounded itself.
@@ -93,7 +93,7 @@ fn disagrees(told: &Told) -> Option<Finding> {
     Some(Finding { variant: Some(told.variant.clone()), ..finding })
 }
 
-/// A value with its unit.
+/// Formats a value with its unit.
 fn shown(metric: &str, value: f64) -> String {
     match metric {
         key if key.starts_with("latency_ns") && value >= 1e6 => rounded(value / 1e6) + " ms",
@@ -103,12 +103,12 @@ fn shown(metric: &str, value: f64) -> String {
     }
 }
 
-/// Without the digits that units leave behind.
+/// Rounds to four decimals, to drop digits that come from converting units.
 fn rounded(value: f64) -> String {
     format!("{}", (value * 1e4).round() / 1e4)
 }
 
-/// Outputs that nothing but their lines tells apart, and what to type where they are repetitions.
+/// Reports outputs that only their lines distinguish, with the option that names them.
 pub fn kept_apart(import: &Import) -> Vec<Finding> {
     const SHOWN: usize = 4;
     let mut by_file: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
@@ -142,7 +142,7 @@ pub fn kept_apart(import: &Import) -> Vec<Finding> {
     by_file.into_iter().map(of).collect()
 }
 
-/// Differences that are stated without the values that they are of.
+/// Reports stated differences without the values behind them.
 pub fn unchecked(import: &Import) -> Vec<Finding> {
     const SHOWN: usize = 20;
     let of = |Unchecked { file, lines }: &Unchecked| {
@@ -162,7 +162,7 @@ pub fn unchecked(import: &Import) -> Vec<Finding> {
     import.unchecked.iter().map(of).collect()
 }
 
-/// Of tables, what is compared with nothing.
+/// Reports rows and columns of tables that are not compared.
 pub fn not_compared(import: &Import) -> Vec<Finding> {
     let of = |Unread { file, line, why }: &Unread| {
         let means = "nothing says that these are requests/s, bandwidth, latency or a percentile, or their heading and \
@@ -174,7 +174,7 @@ pub fn not_compared(import: &Import) -> Vec<Finding> {
     import.left_out.iter().map(of).collect()
 }
 
-/// Values of which nothing but themselves is known.
+/// Reports values without an output or a number of runs behind them.
 pub fn without_a_sample(import: &Import) -> Vec<Finding> {
     let is_bare = |sample: &&Sample| {
         matches!(sample.tool, Tool::Table | Tool::Summary)
@@ -193,7 +193,7 @@ pub fn without_a_sample(import: &Import) -> Vec<Finding> {
     vec![Finding { place: Some(first.place()), ..finding }]
 }
 
-/// Means and standard deviations in place of runs.
+/// Reports means and standard deviations given in place of runs.
 pub fn sums_only(import: &Import) -> Vec<Finding> {
     let with = import
         .samples

@@ -1,4 +1,4 @@
-//! Mistakes in what was asked: of whom, how much, and whether it was the same for all.
+//! Mistakes in the load: its rate, length and connections, and whether it was the same for all.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::import::Import;
 use crate::load::{self, Part};
 use crate::sample::Sample;
 
-/// Below this share of the asked time, something ended a run.
+/// A run below this share of the requested time was cut short.
 const TIME_MET: f64 = 0.8;
 
 pub fn rate_missed(sample: &Sample) -> Option<Finding> {
     let asked = sample.asked.rate_per_s?;
     let achieved = sample.value(Metric::Throughput)?;
-    // hey's and nighthawk's rates are of one worker; those that are read here are of all.
+    // hey and nighthawk take rates per worker; the rates read here are totals.
     if achieved >= asked * RATE_MET {
         return None;
     }
@@ -27,7 +27,7 @@ pub fn rate_missed(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::RateMissed, Severity::Void, text, means).of(sample))
 }
 
-/// Runs that are mostly beginning and end, the shortest of a document first.
+/// Reports runs that are mostly start and end, the shortest of a document first.
 pub fn short_runs(import: &Import) -> Vec<Finding> {
     const SHORT_S: f64 = 2.0;
     const SHOWN: usize = 12;
@@ -63,7 +63,7 @@ pub fn cut_short(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::CutShort, Severity::Warn, text, means).of(sample))
 }
 
-/// wrk divides connections by threads and forgets the rest.
+/// Reports connections that wrk drops when it divides them by threads.
 pub fn connections_lost(sample: &Sample) -> Option<Finding> {
     let (asked, real) = (sample.asked.connections? as f64, sample.connections()?);
     if real >= asked {
@@ -75,7 +75,7 @@ pub fn connections_lost(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::ConnectionsLost, Severity::Note, text, means).of(sample))
 }
 
-/// What variants of a case were asked, where it differs from the baseline's.
+/// Reports variants with another load than the baseline of their case.
 pub fn unequal_load(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut parts = load::parts(&import.samples);

@@ -8,18 +8,18 @@ use super::{Finding, LATENCIES};
 use crate::import::Import;
 use crate::sample::{CHECKS_FAILED, DOUBTS, Sample, Tool};
 
-/// For the rounding of what tools print.
+/// Tolerance for the rounding of printed numbers.
 const ROUNDING: f64 = 1.01;
-/// Below this share of its connections, a closed loop was busy with something else.
+/// A closed loop with a smaller share of busy connections was held up by something else.
 const IN_FLIGHT_MIN: f64 = 0.6;
-/// Replies whose sizes differ by more were not the same replies.
+/// Replies with sizes that differ by a greater factor were not the same replies.
 const REPLY_VOID: f64 = 1.10;
 const REPLY_WARN: f64 = 1.01;
 
 const COUNTED: &str = "counts them in its requests/s and its latencies";
 const REFUSED: &str = "refusing is usually faster than answering";
 
-/// More bytes than these are no headers.
+/// Headers alone do not differ by more bytes than this.
 const HEADERS: f64 = 200.0;
 const NOT_THE_SAME: &str = "the replies differ (another page, an error page, compression), so their \
                             throughputs are not comparable";
@@ -31,11 +31,11 @@ fn times(a: f64, b: f64) -> f64 {
     if a == b { 1.0 } else { (a / b).max(b / a) }
 }
 
-/// Statuses of failure, which all of these tools count as requests done.
+/// Reports error statuses, which all of these tools count as completed requests.
 pub fn bad_status(sample: &Sample) -> Option<Finding> {
     let bad = sample.seen.bad_status.filter(|n| *n > 0)?;
     let share = bad as f64 / sample.seen.requests.unwrap_or(bad).max(1) as f64;
-    // A script may ask for a refusal, and check that it comes.
+    // A script may expect an error status, and check for it.
     let is_expected = sample.seen.other.get(CHECKS_FAILED) == Some(&0.0);
     let severity = if is_expected { Severity::Warn } else { severity_of_errors(share) };
     let share = share * 100.0;
@@ -53,7 +53,7 @@ pub fn bad_status(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::Errors, severity, text, &means).of(sample))
 }
 
-/// Failed requests, the largest shares first.
+/// Reports failed requests, the largest shares first.
 pub fn all_errors(import: &Import) -> Vec<Finding> {
     let mut all: Vec<(f64, Finding)> = import.samples.iter().filter_map(errors).collect();
     all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
@@ -66,21 +66,21 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
     if total == 0 {
         return None;
     }
-    // k6 drops iterations, of which one may be several requests.
+    // k6 drops iterations, and one may be several requests.
     let dropped = errors.get("dropped iterations").copied().filter(|_| errors.len() == 1);
     let done = match dropped.and(sample.seen.other.get("iterations")) {
         Some(iterations) => *iterations as u64,
         None => sample.seen.requests.unwrap_or(0),
     };
-    // ab counts those that failed among its requests.
+    // ab counts failed requests as complete.
     let all = if sample.tool == Tool::Ab { done } else { done.saturating_add(total) };
     let share = total as f64 / all.max(1) as f64;
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
-    // Pages may be of several lengths.
+    // Pages may vary in length.
     let is_length = sample.tool == Tool::Ab && errors.keys().all(|kind| kind == "length");
     let severity = if measured || is_length { Severity::Warn } else { severity_of_errors(share) };
-    // Error pages have other lengths: they are told by their status.
+    // Error pages have other lengths; their status is reported already.
     if is_length && sample.seen.bad_status.is_some_and(|n| n >= total / 2) {
         return None;
     }
@@ -129,7 +129,7 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
     Some((share, Finding::new(Code::Errors, severity, text, means).of(sample)))
 }
 
-/// ab compares means with medians.
+/// Reports ab's own warning, for which it compares means with medians.
 pub fn doubts_itself(sample: &Sample) -> Option<Finding> {
     sample.seen.other.get(DOUBTS)?;
     let text = "ab itself says that its results are probably not reliable";
@@ -138,7 +138,7 @@ pub fn doubts_itself(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::Unstable, Severity::Warn, text.into(), means).of(sample))
 }
 
-/// What was under way when the time was over, and is in no number.
+/// Reports requests in flight at the deadline, which are in no number.
 pub fn cut_at_the_end(sample: &Sample) -> Option<Finding> {
     let cut = sample.seen.other.get("cut at the deadline").filter(|n| **n > 0.0)?;
     let text = format!("{cut} requests were under way when the time was over");
@@ -147,14 +147,14 @@ pub fn cut_at_the_end(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::CutOff, Severity::Note, text, means).of(sample))
 }
 
-/// More requests under way than connections: for wrk a known rewriting, for others impossible.
+/// Reports more requests in flight than connections: a known correction in wrk, else impossible.
 pub fn littles_law(sample: &Sample) -> Option<Finding> {
-    // Scripts of k6 send several requests at once; so do connections that are pipelined.
+    // k6 scripts may send several requests at once, and so may pipelined connections.
     if sample.tool == Tool::K6 {
         return None;
     }
     let connections = sample.connections()? * sample.asked.at_once? as f64;
-    // As little as the printed digits allow.
+    // The smallest mean that the printed digits allow.
     let rounding = sample.seen.step_ns.unwrap_or(0.0) / 2.0;
     let per_s = sample.value(Metric::Throughput)?;
     let at_once = in_flight(sample)? - per_s * rounding / 1e9;
@@ -185,10 +185,10 @@ fn in_flight(sample: &Sample) -> Option<f64> {
     Some(per_s * mean / 1e9).filter(|n| n.is_finite())
 }
 
-/// A closed loop keeps every connection busy; where it does not, the client was.
+/// Reports a closed loop that did not keep its connections busy: the client may be the limit.
 pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
     let (connections, at_once) = (sample.connections()?, in_flight(sample)?);
-    // A rate keeps connections waiting; times printed as zero say nothing.
+    // With a rate, connections may wait; times printed as zero say nothing.
     if !sample.tool.is_closed_loop()
         || sample.asked.rate_per_s.is_some()
         || at_once <= 0.0
@@ -196,8 +196,8 @@ pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
     {
         return None;
     }
-    // Means leave out replies that never came, for which all others may have waited; short runs are
-    // mostly beginning and end.
+    // Means leave out replies that never came, for which connections waited; short runs are mostly
+    // start and end.
     let failed: u64 = sample.seen.errors.values().fold(0, |sum, n| sum.saturating_add(*n));
     if failed > 0 || sample.seen.seconds.is_none_or(|seconds| seconds < 1.0) {
         return None;
@@ -211,7 +211,7 @@ pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::ClientBound, Severity::Warn, text, means).of(sample))
 }
 
-/// More connections than were asked for: the server closed them.
+/// Reports more connections opened than requested: the server closed some.
 pub fn reconnects(sample: &Sample) -> Option<Finding> {
     let (opened, asked) = (sample.seen.opened?, sample.asked.connections?);
     if sample.asked.keep == Some(false) || opened <= asked || asked == 0 {
@@ -222,13 +222,13 @@ pub fn reconnects(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::Reconnects, Severity::Warn, text, means).of(sample))
 }
 
-/// By how much half of the last digit may change a sample's bytes.
+/// Returns the relative rounding error of a sample's bytes: half a unit of the last digit.
 fn rounding(sample: &Sample) -> f64 {
     let of = sample.seen.bytes_step.zip(sample.seen.bytes.filter(|bytes| *bytes > 0.0));
     of.map_or(0.0, |(step, bytes)| step / 2.0 / bytes)
 }
 
-/// Bytes of a reply, against the baseline's of the same case.
+/// Compares the reply size with the baseline's in the same case.
 pub fn unequal_replies(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
     let groups = import.groups();
@@ -237,11 +237,11 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
         let Some((base, expected)) = base.filter(|(_, bytes)| *bytes > 0.0) else { continue };
         for sample in group.samples.iter().copied() {
             let Some(own) = sample.reply_bytes().filter(|bytes| *bytes > 0.0) else { continue };
-            // Bodies and whole replies do not compare.
+            // Sizes of bodies and of whole replies are not comparable.
             if sample.seen.bytes_are_bodies != base.seen.bytes_are_bodies {
                 continue;
             }
-            // As little as the printed digits allow.
+            // The smallest ratio that the printed digits allow.
             let rounding = (1.0 + rounding(base)) * (1.0 + rounding(sample));
             let ratio = times(own, expected) / rounding;
             if ratio < REPLY_WARN {

@@ -1,5 +1,5 @@
-//! What the shape of the numbers cannot carry: single runs, tails beyond the sample, numbers that
-//! mean something else than they seem to.
+//! Conclusions that the numbers do not support: from single runs, from tails beyond the sample,
+//! from numbers that mean something else than they seem to.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::compare::runs;
 use crate::import::{Group, Import};
 use crate::sample::{Sample, Tool};
 
-/// Fewer values than these beyond a percentile say nothing about it.
+/// With fewer values beyond it, a percentile says nothing.
 const BEYOND_MIN: f64 = 10.0;
 /// A bucket wider than this share of a value says little about it.
 const BUCKET_MAX: f64 = 0.25;
-/// Fewer steps of the last printed digit than these are few to tell latencies apart by.
+/// Latencies of fewer steps of the last printed digit are coarse.
 const STEPS: f64 = 20.0;
 
-/// What looked like an output and was none.
+/// Reports what looked like an output but could not be read.
 pub fn unread(import: &Import) -> Vec<Finding> {
     let of = |unread: &crate::sample::Unread| {
         let means = "this output is not among the numbers";
@@ -29,7 +29,7 @@ pub fn unread(import: &Import) -> Vec<Finding> {
     import.unread.iter().map(of).collect()
 }
 
-/// Percentiles that fall, and a slowest below a mean.
+/// Reports percentiles that fall, and a maximum below the mean.
 pub fn impossible(sample: &Sample) -> Option<Finding> {
     let ms = |ns: f64| ns / 1e6;
     let mut sorted: Vec<_> = sample.percentiles.iter().collect();
@@ -59,7 +59,7 @@ pub fn impossible(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::Impossible, Severity::Void, text, means).only(&LATENCIES).of(sample))
 }
 
-/// Whatever is pooled, and whatever was added up.
+/// Reports outputs that are pooled.
 pub fn pooled(import: &Import) -> Vec<Finding> {
     let lines = |lines: Vec<u32>| {
         let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
@@ -104,7 +104,7 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
     Some(finding.of(sample))
 }
 
-/// A rate is known no better than the time it was taken over.
+/// Reports a rate over a time that is known only to a coarse step.
 pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
     let (step, seconds) = (sample.seen.clock_s?, sample.seen.seconds?);
     let percent = step / seconds * 100.0;
@@ -115,7 +115,7 @@ pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
     Some(finding.only(&[Metric::Throughput]).of(sample))
 }
 
-/// Buckets and whole milliseconds.
+/// Reports latencies from wide buckets or with few printed digits.
 pub fn coarse(sample: &Sample) -> Option<Finding> {
     let highest = sample.percentiles.iter().filter(|p| p.percent < 100.0).map(|p| p.ns);
     let highest = highest.fold(0.0, f64::max);
@@ -160,7 +160,7 @@ pub fn half_round_trip(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::HalfRoundTrip, Severity::Note, text, means).of(sample))
 }
 
-/// k6's duration leaves connecting and TLS out.
+/// Reports the time that k6's duration leaves out: connecting and TLS.
 pub fn left_out(sample: &Sample) -> Option<Finding> {
     let left_out = sample.seen.left_out_ns?;
     let mean = sample.value(Metric::LatencyMean)?;
@@ -177,9 +177,9 @@ pub fn left_out(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::LeftOut, Severity::Warn, text, means).of(sample))
 }
 
-/// Said once for the whole import where nothing was repeated.
+/// Reports results of one run, once for the whole import.
 pub fn single_runs(import: &Import) -> Vec<Finding> {
-    // Of tables and summaries nobody knows how many runs are behind them.
+    // The number of runs behind tables and summaries is not known.
     let is_known = |group: &Group| {
         !group.samples.iter().any(|s| matches!(s.tool, Tool::Table | Tool::Summary))
     };
@@ -213,7 +213,7 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
     vec![Finding::new(Code::SingleRun, Severity::Warn, text, means)]
 }
 
-/// "'nginx' (Scenario 2)".
+/// Formats as "'nginx' (Scenario 2)".
 fn within(case: &str, variant: &str) -> String {
     match case.is_empty() {
         true => format!("'{variant}'"),
@@ -221,7 +221,7 @@ fn within(case: &str, variant: &str) -> String {
     }
 }
 
-/// Repetitions are worth what their order is worth.
+/// Reports repetitions of several variants that may not have taken turns.
 pub fn one_after_another(import: &Import) -> Vec<Finding> {
     let repeated = import.samples.iter().any(|s| !s.repeats.is_empty() || !s.moments.is_empty())
         || import.groups().iter().any(|group| group.samples.len() > 1);
@@ -234,7 +234,7 @@ pub fn one_after_another(import: &Import) -> Vec<Finding> {
     vec![Finding::new(Code::Sequential, Severity::Note, text.into(), means)]
 }
 
-/// Numbers that agree to the last digit were not measured twice.
+/// Reports outputs with the same numbers: two measurements hardly ever agree to the last digit.
 pub fn copies(import: &Import) -> Vec<Finding> {
     let mut seen: BTreeMap<(u64, u64, u64), &Sample> = BTreeMap::new();
     let mut found = Vec::new();
@@ -259,7 +259,7 @@ pub fn copies(import: &Import) -> Vec<Finding> {
     found
 }
 
-/// Points of a sweep that the others lack.
+/// Reports cases that only one variant has.
 pub fn without_partner(import: &Import) -> Vec<Finding> {
     if import.variants().len() < 2 || import.cases().len() < 2 {
         return Vec::new();

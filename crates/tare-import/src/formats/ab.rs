@@ -18,7 +18,7 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// Lines that an output has in this order; one that was cut begins with any of them.
+/// Returns a line's place among those that outputs have in this order; a cut one begins with any.
 fn part(line: &str) -> Option<usize> {
     const PARTS: [&str; 6] = [
         "This is ApacheBench",
@@ -32,7 +32,7 @@ fn part(line: &str) -> Option<usize> {
     PARTS.iter().position(|part| line.starts_with(part))
 }
 
-/// To the slowest request; of one that was cut, to the last line that is ab's.
+/// Counts lines to the slowest request, or in a cut output to ab's last line.
 fn length(lines: &[&str]) -> usize {
     let is_own = |line: &str| {
         let line = line.trim();
@@ -49,7 +49,7 @@ fn length(lines: &[&str]) -> usize {
     if end < lines.len() || lines.last().is_some_and(|line| line.trim().starts_with("100%")) {
         return end;
     }
-    // Not further than a few lines that are not: prose follows.
+    // More than a few other lines in a row are prose.
     const OTHER: usize = 6;
     let mut last = 0;
     for (at, line) in lines.iter().enumerate() {
@@ -91,7 +91,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         _ => None,
     };
     failures(block, &mut draft);
-    // "Time per request" is concurrency over throughput; what was timed is in the table.
+    // "Time per request" is concurrency over throughput; the measured times are in the table.
     let per_request = number("Time per request:").map(|ms| ms * 1e6);
     draft.seen.other.extend(per_request.map(|ns| (NS_PER_REQUEST.to_owned(), ns)));
     let doubts = block.lines.iter().any(|line| line.contains("probably not that reliable"));
@@ -116,7 +116,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     Ok(draft)
 }
 
-/// "Failed requests: 3" and below it "(Connect: 0, Receive: 0, Length: 3, Exceptions: 0)".
+/// Reads "Failed requests: 3" and below it "(Connect: 0, Receive: 0, Length: 3, Exceptions: 0)".
 fn failures(block: &Block<'_>, draft: &mut Draft) {
     let errors = &mut draft.seen.errors;
     let failed = block.after("Failed requests:").and_then(|(_, text)| whole(text.trim()));

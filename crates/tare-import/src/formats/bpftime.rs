@@ -1,4 +1,4 @@
-//! The result file of bpftime's nginx benchmark: every iteration's numbers, a variant a key.
+//! The result file of bpftime's nginx benchmark: every iteration's numbers, keyed by variant.
 
 use serde_json::Value;
 use tare_model::Metric;
@@ -13,13 +13,13 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     let Some(averages) = value.get("average_results").and_then(Value::as_object) else {
         return Err("is bpftime's JSON without an object at 'average_results'".into());
     };
-    // Of one variant alone, which is named elsewhere.
+    // Averages of one variant alone, which is named elsewhere.
     if averages.values().all(|value| !value.is_object()) {
         return one(value);
     }
     let info = |key: &str| number(value, &["benchmark_info", key]);
     let mut drafts = Vec::new();
-    // The order of keys is the file's own only for the first; the one without a module leads.
+    // Keys are sorted, not in the file's order; the variant without a module comes first.
     let mut names: Vec<&String> = averages.keys().collect();
     names.sort_by_key(|name| *name != "no_module");
     for name in names {
@@ -29,7 +29,7 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         draft.asked.connections = info("connections").map(|n| n as u64);
         draft.asked.seconds = info("duration");
         draft.asked.url = text(value, &["benchmark_info", "url_path"]);
-        // tare's own slices are short, and requests cross their edges; its guard looked already.
+        // tare's own slices are short, and requests cross their edges; its guard has checked them.
         let generator = text(value, &["benchmark_info", "generator"]).unwrap_or_default();
         draft.asked.at_once = (!generator.starts_with("tare ")).then_some(1);
         let list = |key: &str| -> Vec<f64> {
@@ -68,7 +68,7 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     Ok(drafts)
 }
 
-/// Averages of one variant: a summary, as somebody's script wrote it.
+/// Reads the averages of one variant, a summary written by a user's script.
 fn one(value: &Value) -> Result<Vec<Draft>, String> {
     let mut draft = Draft::new(Tool::Summary);
     let n = number(value, &["iterations"]).filter(|n| (1.0..1e6).contains(n)).map(|n| n as u32);
@@ -84,8 +84,8 @@ fn one(value: &Value) -> Result<Vec<Draft>, String> {
     Ok(vec![draft])
 }
 
-/// "rps": 4008.0, "latency_avg": "18.11ms", "latency_avg_ms": 18.11; a number without a unit is no
-/// latency.
+/// Reads "rps": 4008.0, "latency_avg": "18.11ms" or "latency_avg_ms": 18.11; a number without a
+/// unit is not a latency.
 fn kept(own: &Value, metric: Metric) -> Option<f64> {
     own.as_object()?.iter().find_map(|(key, told)| {
         let said = meaning(&key.replace('_', " "));
@@ -104,7 +104,7 @@ fn kept(own: &Value, metric: Metric) -> Option<f64> {
     })
 }
 
-/// "wasm_vs_no_module": "11.66%"
+/// Reads overheads such as "wasm_vs_no_module": "11.66%".
 fn overheads(value: &Value, name: &str) -> Vec<Against> {
     let all = value.get("overheads").and_then(Value::as_object);
     let of = |(key, told): (&String, &Value)| {

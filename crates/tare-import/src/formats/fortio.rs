@@ -1,4 +1,4 @@
-//! fortio's JSON: seconds, and nanoseconds for the run's own time.
+//! fortio's JSON: times in seconds, but the run's length in nanoseconds.
 
 use serde_json::Value;
 use tare_model::Metric;
@@ -47,20 +47,20 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     Ok(vec![draft])
 }
 
-/// Failures are 4xx and 5xx, but for 418, which fortio takes for success; TCP and UDP say "OK".
+/// Counts failures: 4xx and 5xx except 418, which fortio takes for success; TCP and UDP say "OK".
 pub(super) fn codes<'a>(codes: impl Iterator<Item = (&'a str, u64)>, draft: &mut Draft) {
     let mut bad = 0u64;
     for (code, n) in codes {
         match code {
             "OK" | "SERVING" | "418" => {}
             code if code.starts_with('2') || code.starts_with('3') => {}
-            // All errors of sockets.
+            // Any socket error.
             "-1" => draft.put_errors("socket", n),
             code if code.parse::<u16>().is_ok() => bad = bad.saturating_add(n),
             other => draft.put_errors(other, n),
         }
     }
-    // Its count is of calls; elsewhere requests are those that were answered.
+    // fortio counts calls; elsewhere, requests are those that were answered.
     let unanswered = draft.seen.errors.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
     draft.seen.requests = draft.seen.requests.map(|calls| calls.saturating_sub(unanswered));
     draft.seen.bad_status = Some(bad);

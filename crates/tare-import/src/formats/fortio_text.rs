@@ -1,4 +1,4 @@
-//! What fortio prints: its head, one histogram after another, status codes. Times are in seconds.
+//! fortio's printed output: a head, several histograms, status codes. Times are in seconds.
 
 use tare_model::Metric;
 
@@ -13,7 +13,7 @@ pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| lines.first().is_some_and(|line| part(line).is_some()),
     length,
     is_inside: |block, line| match part(line) {
-        // Parts come in this order: an earlier one is another output's.
+        // Parts come in this order: an earlier one belongs to another output.
         Some(TARGET) => true,
         Some(part) => block.iter().filter_map(|own| self::part(own)).all(|own| own < part),
         // Its histograms have lines that look like headings.
@@ -24,7 +24,7 @@ pub const FORMAT: TextFormat = TextFormat {
 
 const TARGET: usize = 3;
 
-/// Which of the lines that an output can begin with, as people cut it.
+/// Returns which part of an output begins with this line; people may cut off earlier parts.
 fn part(line: &str) -> Option<usize> {
     let line = line.trim();
     let parts = [
@@ -37,7 +37,7 @@ fn part(line: &str) -> Option<usize> {
     parts.iter().position(|is| *is)
 }
 
-/// To its last line, and over the same run as JSON (`-json -`) where that follows.
+/// Counts lines to the last one, including the same run as JSON (`-json -`) if that follows.
 fn length(lines: &[&str]) -> usize {
     let done = through(lines, |line| line.starts_with("All done "));
     match lines.get(done) {
@@ -117,25 +117,25 @@ fn done(text: &str) -> Option<(u64, f64, f64)> {
     Some((whole(words.first()?)?, before(at)?, before(qps)?))
 }
 
-/// The number behind a word: "count 500 avg 8.87e-05 +/- 0.00035 min …".
+/// Returns the number after a word: "count 500 avg 8.87e-05 +/- 0.00035 min …".
 fn after(text: &str, word: &str) -> Option<f64> {
     text.split_whitespace().skip_while(|own| *own != word).nth(1).and_then(plain)
 }
 
-/// Another histogram than the one of replies.
+/// Whether the histogram of connection times begins here.
 fn is_connecting(line: &str) -> bool {
     line.starts_with("Connection time") && line.contains(" : count ")
 }
 
-/// Of the histogram of replies; others follow, of errors and of connecting. Of a tail alone, from its
-/// first line, unless it says that it is of something else.
+/// Reads the percentiles of the histogram of replies; others follow, of errors and of connecting.
+/// If its head was cut off, reads from the first line, unless that belongs to another histogram.
 fn percentiles(block: &Block<'_>, draft: &mut Draft) {
     let is_replies = |line: &str| line.starts_with("Aggregated Function Time :");
     let has_head = block.lines.iter().any(|line| is_replies(line.trim_start()));
     let mut is_inside = !has_head;
     let mut buckets = Vec::new();
     for line in block.lines.iter().map(|line| line.trim()) {
-        // "[0]   1 socket used"; "[...]" is what somebody left out.
+        // "[0]   1 socket used"; "[...]" marks an omission.
         let is_socket =
             line.strip_prefix('[').is_some_and(|l| l.starts_with(|c: char| c.is_ascii_digit()));
         if is_socket || line.starts_with(char::is_alphabetic) {
@@ -157,8 +157,8 @@ fn percentiles(block: &Block<'_>, draft: &mut Draft) {
     draft.put_buckets(&buckets);
 }
 
-/// "> 0.003 <= 0.004 , 0.0035 , 97.50, 1"; older: ">= 0.003 < 0.004 ,". The first mark is also that
-/// of a quotation, and may be gone.
+/// Reads "> 0.003 <= 0.004 , 0.0035 , 97.50, 1"; older: ">= 0.003 < 0.004 ,". The first mark is
+/// also a quote mark, and may have been stripped.
 fn bucket(line: &str) -> Option<(f64, f64)> {
     let (start, rest) = line.trim_start_matches(['>', '=', ' ']).split_once(" <")?;
     let end = rest.trim_start_matches(['=', ' ']).split(' ').next()?;

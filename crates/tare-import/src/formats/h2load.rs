@@ -15,7 +15,7 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// To the line of clients' rates; of one that was cut, to the blank line behind its result.
+/// Counts lines to that of the clients' rates; if cut, to the blank line after the result.
 fn length(lines: &[&str]) -> usize {
     let first = lines.iter().position(|line| is_result(line)).unwrap_or(0);
     let blank = lines[first..].iter().position(|line| line.trim().is_empty());
@@ -45,7 +45,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         }
     }
     let (mut threads, mut clients) = (0, 0u64);
-    // How many requests a connection has under way (-m), only the command says.
+    // Only the command shows how many requests a connection has in flight (-m).
     draft.asked.at_once = None;
     for (_, line) in block.numbered() {
         let line = line.trim();
@@ -57,7 +57,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             draft.asked.requests = named(rest, "total");
             draft.seen.requests = named(rest, "done");
             for kind in ["failed", "errored", "timeout"] {
-                // What errored has failed.
+                // "failed" includes "errored".
                 let n = named(rest, kind).filter(|n| *n > 0 && kind != "errored");
                 draft.seen.errors.extend(n.map(|n| (kind.to_owned(), n)));
             }
@@ -77,13 +77,13 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     Ok(draft)
 }
 
-/// "2000 total, 1990 done"
+/// Returns a count by its name: "2000 total, 1990 done".
 fn named(text: &str, name: &str) -> Option<u64> {
     let part = text.split(", ").find_map(|part| part.trim().strip_suffix(name));
     whole(part?.trim())
 }
 
-/// "1.33MB (1398000) total, …"
+/// Returns the exact bytes in "1.33MB (1398000) total, …".
 fn traffic(text: &str, name: &str) -> Option<f64> {
     let (own, _) = text.split_once(name)?;
     let (_, rest) = own.split_once('(')?;
@@ -103,7 +103,7 @@ fn table(block: &Block<'_>, draft: &mut Draft) {
             "max" => draft.seen.latency_max_ns = Some(ns),
             "mean" => {
                 draft.put(Metric::LatencyMean, ns);
-                // Whole microseconds, two decimals of anything longer.
+                // Whole microseconds, or two decimals of a longer unit.
                 draft.seen.step_ns = value.ends_with("us").then_some(1e3);
             }
             "median" => draft.put_percentile(50.0, ns),

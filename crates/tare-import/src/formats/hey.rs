@@ -1,4 +1,4 @@
-//! hey's summary. Its percentages are printed with two percent signs.
+//! hey's summary. It prints percentages with two percent signs.
 
 use tare_model::Metric;
 
@@ -18,11 +18,11 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// To the end of the lists of status codes and errors.
+/// Counts lines to the end of the lists of status codes and errors.
 pub(super) fn length(lines: &[&str]) -> usize {
     let is_list =
         |line: &str| line.ends_with(" code distribution:") || line == "Error distribution:";
-    // One that was cut ends where prose follows.
+    // A cut output ends where prose follows.
     let is_own = |line: &&&str| {
         let text = line.trim();
         let is_line = text.ends_with(':') || text.contains("% in ") || text.contains("secs");
@@ -53,7 +53,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     Ok(draft)
 }
 
-/// Percentiles, and how often each status and each error came: hey's lists, and oha's.
+/// Reads the lists of percentiles, statuses and errors that hey and oha print.
 pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) {
     let (mut replies, mut bad) = (0u64, 0u64);
     let (mut in_codes, mut in_errors) = (false, false);
@@ -63,7 +63,7 @@ pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) {
         in_errors |= line == "Error distribution:";
         if let Some((percent, time)) = line.split_once("% in ") {
             let percent = plain(percent.trim_end_matches('%'));
-            // The first list is of all replies; oha may add others, of some.
+            // The first list is of all replies; oha may add others of some replies.
             let goes_on = |percent: f64| draft.percentiles.iter().all(|p| p.percent < percent);
             let percent = percent.filter(|percent| goes_on(*percent));
             if let (Some(percent), Some(ns)) = (percent, duration_ns(time)) {
@@ -80,7 +80,7 @@ pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) {
             bad = bad.saturating_add(if key.starts_with(['2', '3']) { 0 } else { n });
         }
     }
-    // Without that list nothing is known of them.
+    // Without the list of status codes, both are unknown.
     if in_codes {
         (draft.seen.requests, draft.seen.bad_status) = (Some(replies), Some(bad));
     }

@@ -1,4 +1,4 @@
-//! iperf3's JSON: how much went over the streams; nothing of latency.
+//! iperf3's JSON: the bandwidth of the streams; it has no latency.
 
 use serde_json::Value;
 use tare_model::Metric;
@@ -12,7 +12,7 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         return Err(format!("is iperf3's JSON of a run that failed: {error}"));
     }
     let mut draft = Draft::new(Tool::Iperf3);
-    // UDP of older versions has one sum for both sides.
+    // Older versions have one UDP sum for both sides.
     let sums = ["sum_received", "sum_sent", "sum"];
     let found =
         sums.iter().find_map(|sum| Some((*sum, number(value, &["end", sum, "bits_per_second"])?)));

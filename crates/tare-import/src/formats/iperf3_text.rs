@@ -1,4 +1,4 @@
-//! What iperf3 prints: intervals, and at the end the sums of sender and receiver.
+//! iperf3's printed output: intervals, and at the end the sums of sender and receiver.
 
 use tare_model::Metric;
 
@@ -25,7 +25,7 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// Its head; of one that was cut, the head of its table.
+/// Returns 0 for the head of an output, 1 for the head of its table, with which a cut one begins.
 fn part(line: &str) -> Option<u8> {
     let line = line.trim();
     if line.starts_with("Connecting to host ") && line.contains(", port ") {
@@ -37,8 +37,8 @@ fn part(line: &str) -> Option<u8> {
     is_table.then_some(1)
 }
 
-/// "[  5]   0.00-10.04  sec  27.3 GBytes  23.4 Gbits/sec   receiver": bytes a second, seconds, and
-/// whose it is.
+/// Reads "[  5]   0.00-10.04  sec  27.3 GBytes  23.4 Gbits/sec   receiver": bytes per second,
+/// seconds, and the side.
 fn sum(line: &str) -> Option<(f64, f64, &str)> {
     let (_, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
     let words: Vec<&str> = rest.split_whitespace().collect();
@@ -63,7 +63,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         .filter_map(|line| Some((line.contains("[SUM]"), sum(line)?)))
         .map(|(is_sum, (rate, seconds, whose))| (is_sum, rate, seconds, whose))
         .collect();
-    // What arrived counts; of parallel streams their sum.
+    // The receiver's rate counts; with parallel streams, their sum.
     let has_sum = all.iter().any(|(is_sum, ..)| *is_sum);
     let of = |wanted: &str| {
         all.iter().find(|(is_sum, .., whose)| *is_sum == has_sum && *whose == wanted)

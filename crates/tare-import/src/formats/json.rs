@@ -1,4 +1,4 @@
-//! JSON: which tool's it is, told by its keys.
+//! Reads JSON, and recognises the tool by its keys.
 
 use serde_json::Value;
 
@@ -10,10 +10,11 @@ use crate::trouble::Trouble;
 pub const UNKNOWN: &str = "is JSON of no known tool";
 /// A JSON value takes up to sixteen times its text in memory.
 pub const BYTES_MAX: usize = 8 << 20;
-/// More results than these are no paper.
+/// Most results read from one list.
 const RESULTS_MAX: usize = 1000;
 
-/// `text` begins at a line of its file. Of a list, what cannot be read is told, and the rest is read.
+/// Reads `text`, which begins at `first_line` of its file. Elements of a list that cannot be read
+/// are reported, and the rest are read.
 pub fn read(text: &str, file: &str, first_line: usize) -> Result<Found, Trouble> {
     let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     let parts = elements(text, is_whole);
@@ -62,8 +63,8 @@ fn part_of(text: &str, file: &str, first_line: usize) -> Result<Vec<Draft>, Trou
     Ok(drafts)
 }
 
-/// The elements of a list, with how many lines are above each; or the text, where it is none. Where
-/// something is broken, one without its end ends where a line begins as the first element's does.
+/// Returns the elements of a list with the number of lines above each, or the text if it is not a
+/// list. In broken JSON, an element without an end stops at the first one's indentation.
 fn elements(text: &str, is_whole: bool) -> Vec<(usize, &str)> {
     let start = text.len() - text.trim_start().len();
     let above = text[..start].matches('\n').count();
@@ -72,7 +73,7 @@ fn elements(text: &str, is_whole: bool) -> Vec<(usize, &str)> {
     }
     let mut found = Elements { text, found: Vec::new(), from: start + 1, above };
     let (mut depth, mut in_text, mut is_escaped) = (0usize, false, false);
-    // Where this line began, and how far in from there the first element's line does.
+    // Start of this line, and the indentation of the first element.
     let (mut line, mut is_first, mut margin) = (0, false, None);
     for (at, c) in text.char_indices().skip_while(|(at, _)| *at <= start) {
         if c == '{' && is_first && !is_whole {
@@ -108,8 +109,9 @@ fn elements(text: &str, is_whole: bool) -> Vec<(usize, &str)> {
 struct Elements<'a> {
     text: &'a str,
     found: Vec<(usize, &'a str)>,
-    /// Where the next one begins, and how many lines are above that.
+    /// Start of the next element.
     from: usize,
+    /// Lines above the next element.
     above: usize,
 }
 
@@ -147,7 +149,7 @@ fn one(value: &Value) -> Result<Vec<Draft>, String> {
     }
 }
 
-/// Whether text that begins with a brace may be one of these at all.
+/// Whether text has a key of a known tool.
 pub fn is_likely(text: &str) -> bool {
     let keys = [
         "\"DurationHistogram\"",
@@ -183,7 +185,7 @@ mod tests {
         let unknown = "{\"x\": \"} ] \\\" \"}";
         assert_eq!(places(&format!("[{ONE},\n{unknown},\n{ONE}]")), (vec![1, 3], vec![2]));
         assert_eq!(places(&format!("[{ONE}")), (vec![1], vec![]), "cut at its end");
-        // What stands at the margin in a list that is whole begins nothing.
+        // In a valid list, a brace at the margin does not begin an element.
         let printed = "{\n\"ActualQPS\": 100,\n\"DurationHistogram\": {\n\"Avg\": 0.001,\n\"Data\": \
                        [\n{\n\"Start\": 1, \"End\": 2},\n{\n\"Start\": 2, \"End\": 3}]}}";
         assert_eq!(places(&format!("[{printed},{printed}]")), (vec![1, 9], vec![]));

@@ -9,7 +9,7 @@ use super::value::number;
 use crate::numbers::plain;
 use crate::sample::{CHECKS_FAILED, Draft, Tool};
 
-/// Metrics by their names, each its values by theirs, whatever the shape they came in.
+/// Values by metric and by name, from any of k6's formats.
 #[derive(Default)]
 pub struct Metrics(BTreeMap<String, BTreeMap<String, f64>>);
 
@@ -18,7 +18,7 @@ impl Metrics {
         self.0.entry(metric.to_owned()).or_default().insert(key.to_owned(), value);
     }
 
-    /// The first of these keys that the metric has.
+    /// Returns the value of the first of these keys that the metric has.
     pub fn get(&self, metric: &str, keys: &[&str]) -> Option<f64> {
         let values = self.0.get(metric)?;
         keys.iter().find_map(|key| values.get(*key).copied())
@@ -46,7 +46,7 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     draft(&metrics(value), seconds).map(|draft| vec![draft])
 }
 
-/// Flat (`--summary-export`), with `values` (handleSummary), or a list (the new summary).
+/// Reads them flat (`--summary-export`), with `values` (handleSummary), or as a list (new summary).
 fn metrics(value: &Value) -> Metrics {
     let mut metrics = Metrics::default();
     let list = value.get("results").and_then(|results| results.get("metrics"));
@@ -60,7 +60,7 @@ fn metrics(value: &Value) -> Metrics {
     metrics
 }
 
-/// One summary. Thresholds are not read: the exported ones are true where they failed.
+/// Makes a draft of one summary. Thresholds are not read: exported ones are true if they failed.
 pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
     let of = |name: &str, keys: &[&str]| metrics.get(name, keys);
     let mut draft = Draft::new(Tool::K6);
@@ -73,7 +73,7 @@ pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
     draft.put(Metric::Throughput, rate);
     draft.seen.requests = count.map(|n| n as u64);
     draft.seen.seconds = seconds.or_else(|| Some(count? / rate).filter(|s| s.is_finite()));
-    // What k6 added as it went was not asked for.
+    // VUs that k6 added during the run were not requested.
     let vus = of("vus_max", &["value", "max"]);
     let vus = vus.filter(|most| of("vus_max", &["min"]).is_none_or(|least| least >= *most));
     draft.asked.connections = vus.map(|n| n as u64);
@@ -89,7 +89,7 @@ pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
     }
     draft.percentiles.sort_by(|a, b| a.percent.total_cmp(&b.percent));
     draft.seen.bytes = of("data_received", &["count"]);
-    // "passes" of a rate are what it looks for: here, failures.
+    // "passes" of a rate count what it looks for: here, failures.
     draft.seen.bad_status = of("http_req_failed", &["passes", "matches"]).map(|n| n as u64);
     let failed = of("checks", &["fails"]);
     draft.seen.other.extend(failed.map(|n| (CHECKS_FAILED.to_owned(), n)));

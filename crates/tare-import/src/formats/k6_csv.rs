@@ -1,4 +1,4 @@
-//! k6's CSV: a line a point (`--out csv`), of any length; or a summary, a line a metric.
+//! k6's CSV: points (`--out csv`), one per line, in any number; or a summary, one metric per line.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -13,21 +13,21 @@ use crate::trouble::Trouble;
 
 const POINTS: &[u8] = b"metric_name,timestamp,metric_value";
 const SUMMARY: &str = "metric_name,avg,";
-/// A line of a point is some hundred bytes.
+/// Most bytes of a line; a point takes some hundred.
 const LINE_MAX: u64 = 64 << 10;
-/// More scenarios than these are tags gone wrong, and each takes up to 280 KB.
+/// Most scenarios: more are a mistake in tags, and each takes up to 280 KB.
 const SCENARIOS_MAX: usize = 200;
 
-/// It stands in every line of a report.
+/// Most bytes of a scenario's name, which is in every line of a report.
 const NAME_BYTES_MAX: usize = 500;
 
 pub fn is_points(head: &[u8]) -> bool {
     head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).starts_with(POINTS)
 }
 
-/// One scenario while its points come.
+/// Running totals of one scenario.
 struct Scenario {
-    /// http_req_duration in nanoseconds, to three digits; its mean, least and most are exact.
+    /// http_req_duration in nanoseconds, to three digits; its mean and maximum are kept exactly.
     latency: Histogram<u64>,
     sum_ms: f64,
     most_ms: f64,
@@ -40,16 +40,16 @@ struct Scenario {
     last_s: f64,
 }
 
-/// A file of points while it is read.
+/// State of reading a file of points.
 #[derive(Default)]
 struct Points {
-    /// Where the scenario stands in a line.
+    /// Column of the scenario.
     scenario_column: Option<usize>,
     scenarios: BTreeMap<String, Scenario>,
     vus: f64,
 }
 
-/// Memory does not grow with the file.
+/// Reads points; memory does not grow with the file.
 pub fn read_points(reader: impl Read, file: &str) -> Result<Vec<Draft>, Trouble> {
     let mut reader = BufReader::new(reader);
     let (mut points, mut line, mut at) = (Points::default(), Vec::new(), 0usize);
@@ -109,7 +109,7 @@ impl Points {
     }
 
     fn drafts(mut self, file: &str, lines: usize) -> Result<Vec<Draft>, Trouble> {
-        // Data may come without a scenario where requests have one.
+        // Data points may lack a scenario although requests have one.
         self.scenarios.retain(|_, own| own.requests > 0);
         if self.scenarios.is_empty() {
             return Err(Trouble::at(lines.max(1), "ends, and held no http_reqs of k6's"));
@@ -132,7 +132,7 @@ impl Points {
 
 impl Scenario {
     fn new(time: f64) -> Result<Self, String> {
-        // 1 ns to an hour.
+        // From 1 ns to 1 h.
         let latency = Histogram::new_with_bounds(1, 3_600_000_000_000, 3);
         Ok(Self {
             latency: latency.map_err(|error| error.to_string())?,
@@ -167,7 +167,7 @@ impl Scenario {
     }
 
     fn draft(&self, vus: f64) -> Result<Draft, String> {
-        // Time stamps are whole seconds: a run takes up to one more than they say.
+        // Time stamps are whole seconds: a run takes up to 1 s more than they show.
         let seconds = self.last_s - self.first_s + 1.0;
         let timed = self.timed.max(1) as f64;
         let mut metrics = Metrics::default();
@@ -185,13 +185,13 @@ impl Scenario {
         let mut draft = draft(&metrics, Some(seconds))?;
         draft.asked.connections = draft.asked.connections.filter(|n| *n > 0);
         draft.seen.clock_s = Some(1.0);
-        // Bytes come without a scenario: where there are several, nobody knows whose.
+        // Bytes come without a scenario: among several, they cannot be assigned.
         draft.seen.bytes = draft.seen.bytes.filter(|bytes| *bytes > 0.0);
         Ok(draft)
     }
 }
 
-/// `None` where it is no summary.
+/// Reads a summary; `None` if it is not one.
 pub fn read_summary(text: &str, file: &str) -> Option<Result<Vec<Draft>, Trouble>> {
     let header = text.lines().next()?;
     header.starts_with(SUMMARY).then(|| summary(text, header, file))
@@ -249,7 +249,7 @@ fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> 
     }
 }
 
-/// The cells of a line; quoted ones may hold commas. Never none.
+/// Returns the cells of a line, at least one; quoted cells may contain commas.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let (mut quoted, mut chars) = (false, line.chars().peekable());

@@ -1,4 +1,4 @@
-//! k6's summary as it is printed at the end of a run: a line a metric, its name with dots behind.
+//! k6's summary, printed at the end of a run: one metric per line, its name followed by dots.
 
 use super::TextFormat;
 use super::k6::{Metrics, draft};
@@ -21,7 +21,7 @@ pub const FORMAT: TextFormat = TextFormat {
 const NAMES: [&str; 8] =
     ["http_req", "data_", "iteration", "vus", "checks", "group_duration", "dropped", "browser_"];
 
-/// "http_req_duration..............: avg=94.66µs": the name, and what is said of it.
+/// Splits "http_req_duration..............: avg=94.66µs" into the name and its values.
 fn metric(line: &str) -> Option<(&str, &str)> {
     let line = line.trim().trim_start_matches(['✓', '✗', ' ']);
     let (name, said) = line.split_once(':')?;
@@ -74,7 +74,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     draft(&metrics, None).map_err(|why| Trouble::at(block.first, why))
 }
 
-/// k6 counts bytes by 1,000.
+/// Returns the bytes in a unit; k6's prefixes are decimal.
 fn factor(unit: &str) -> Option<f64> {
     Some(match unit {
         "B" => 1.0,

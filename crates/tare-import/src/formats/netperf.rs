@@ -8,7 +8,7 @@ use crate::numbers::plain;
 use crate::sample::{Draft, Tool};
 use crate::trouble::Trouble;
 
-/// Heads, blank lines and the row; a second row repeats the socket's sizes.
+/// Most lines of heads, blank lines and the row.
 const LONGEST: usize = 12;
 
 pub const FORMAT: TextFormat = TextFormat {
@@ -27,8 +27,8 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to h () port 0": the
-/// test, and its other side.
+/// Returns the test and its remote host in "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0
+/// (0.0.0.0) port 0 AF_INET to h () port 0".
 fn test(line: &str) -> Option<(String, &str)> {
     let line = line.trim();
     let line = line.strip_prefix("MIGRATED ").unwrap_or(line);
@@ -39,7 +39,7 @@ fn test(line: &str) -> Option<(String, &str)> {
     is_test.then_some((name, to))
 }
 
-/// A row of four numbers or more.
+/// Reads a row of four numbers or more.
 fn row(line: &str) -> Option<Vec<f64>> {
     let numbers: Option<Vec<f64>> = line.split_whitespace().map(plain).collect();
     numbers.filter(|numbers| numbers.len() >= 4)
@@ -55,7 +55,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         return Err(Trouble::at(block.first, why));
     };
     let has = |head: &str| block.lines.iter().any(|line| line.contains(head));
-    // Sizes, seconds, and the rate; with CPU or other units behind it the columns are others.
+    // Sizes, seconds and the rate; with CPU or other units, the columns differ.
     let (seconds, metric, value) = match row.as_slice() {
         [_, _, _, _, seconds, rate] if name.ends_with("/RESPONSE") && has("per sec") => {
             (*seconds, Metric::Throughput, *rate)

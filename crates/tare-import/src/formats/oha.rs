@@ -1,5 +1,5 @@
-//! oha's JSON, in seconds. Its success rate counts any reply; requests cut off at the deadline are
-//! in none of its numbers but the errors.
+//! oha's JSON, in seconds. Its success rate counts any reply; requests cut off at the deadline
+//! appear only among the errors.
 
 use serde_json::Value;
 use tare_model::Metric;
@@ -42,7 +42,7 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     Ok(vec![draft])
 }
 
-/// No failures: what was under way when the time was over.
+/// Removes requests in flight at the deadline from the errors: they did not fail.
 pub(super) fn forgive_the_deadline(draft: &mut Draft) {
     let cut: Vec<String> =
         draft.seen.errors.keys().filter(|kind| kind.contains("deadline")).cloned().collect();

@@ -1,4 +1,4 @@
-//! qperf: a block a test, in it a line a number. Its latency is the mean of half a round trip.
+//! qperf: one block per test, one line per number. Its latency is the mean of half a round trip.
 
 use tare_model::Metric;
 use tare_stats::estimate::mean;
@@ -21,7 +21,7 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// "tcp_lat:"
+/// Returns the test in a line such as "tcp_lat:".
 fn test(line: &str) -> Option<&str> {
     let name = line.trim().strip_suffix(':')?;
     let (kind, rest) = name.split_once('_')?;
@@ -58,7 +58,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             let value: String = value.chars().take(40).collect();
             return Err(Trouble::at(at, format!("'{value}' is not a number for qperf's '{key}'")));
         };
-        // Several in one output are runs of it.
+        // Several values in one output are repetitions.
         draft.repeats.entry(metric.key().to_owned()).or_default().push(number);
         any = true;
     }
@@ -77,7 +77,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     Ok(draft)
 }
 
-/// "4 KiB (4,096)" and "1 bytes" as they are asked for.
+/// Shortens "4 KiB (4,096)" to "4 KiB" and "1 bytes" to "1 B".
 fn size(value: &str) -> String {
     let exact = value.split_once('(').and_then(|(_, rest)| whole(rest.trim_end_matches(')')));
     let short = value.split(" (").next().unwrap_or(value).trim();

@@ -37,7 +37,7 @@ fn copies(line: &str) -> Option<u64> {
     rest.starts_with("parallel cop").then(|| whole(n))?
 }
 
-/// To the score; without a table, to the last raw line.
+/// Counts lines to the score, or without a table to the last raw line.
 fn length(lines: &[&str]) -> usize {
     let score =
         lines.iter().position(|line| line.trim().starts_with("System Benchmarks Index Score"));
@@ -91,7 +91,7 @@ fn read(block: &Block<'_>) -> Result<Vec<Draft>, Trouble> {
         // Copying is counted in kilobytes.
         match raw(line).map(|(_, _, unit, _)| unit) {
             Some("KBps") => drafts[at].put(Metric::Bandwidth, value * 1024.0),
-            // Scripts are counted by minutes, and instructions by millions.
+            // Scripts are counted per minute, instructions in millions.
             Some("lpm") => drafts[at].put(Metric::Throughput, value / 60.0),
             Some("MWIPS") => drafts[at].put(Metric::Throughput, value * 1e6),
             _ if drafts[at].values.is_empty() => drafts[at].put(Metric::Throughput, value),

@@ -1,4 +1,4 @@
-//! wrk and wrk2.
+//! Output of wrk and wrk2.
 
 use tare_model::Metric;
 
@@ -10,7 +10,7 @@ use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| match part(lines[0]) {
-        // The last lines alone are anybody's, but for these two together.
+        // A rate line alone may be of any tool; followed by one of these, it is wrk's.
         Some(RATE) => lines.get(1).is_some_and(|line| {
             line.trim().starts_with("Transfer/sec:") || part(line) == Some(RATE)
         }),
@@ -30,9 +30,9 @@ pub const FORMAT: TextFormat = TextFormat {
 
 const RATE: u8 = 4;
 
-/// To the line of its rate, and the one of its transfer where that follows.
+/// Counts lines to that of the rate, and that of the transfer if it follows.
 fn length(lines: &[&str]) -> usize {
-    // Rates of many runs, one after another: somebody asked for these lines only.
+    // Rates of many runs, one after another: only these lines were kept.
     let rates = lines.iter().take_while(|line| part(line) == Some(RATE)).count();
     if rates > 1 {
         return rates;
@@ -42,7 +42,7 @@ fn length(lines: &[&str]) -> usize {
     rate + usize::from(next)
 }
 
-/// Lines that an output has in this order; one that was cut begins with any of them.
+/// Returns a line's place among those that outputs have in this order; a cut one begins with any.
 fn part(line: &str) -> Option<u8> {
     let line = line.trim();
     if line.starts_with("Running ") && line.contains(" test @ ") {
@@ -108,7 +108,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     Ok(draft)
 }
 
-/// `-nan` is what no request leaves.
+/// Reads the latency line; `-nan` means that there were no requests.
 fn latency(draft: &mut Draft, at: usize, mean: &str, max: &str, name: &str) -> Result<(), Trouble> {
     let read = |text: &str| match text.contains("nan") {
         true => Ok(None),
@@ -122,7 +122,7 @@ fn latency(draft: &mut Draft, at: usize, mean: &str, max: &str, name: &str) -> R
     Ok(())
 }
 
-/// "4879138 requests in 30.10s, 49.63GB read"
+/// Reads "4879138 requests in 30.10s, 49.63GB read".
 fn totals(draft: &mut Draft, requests: &str, rest: &[&str]) {
     draft.seen.requests = whole(requests).or_else(|| count(requests).map(|n| n as u64));
     let mut rest = rest.iter();
@@ -134,7 +134,7 @@ fn totals(draft: &mut Draft, requests: &str, rest: &[&str]) {
     }
 }
 
-/// "connect 0, read 12, write 0, timeout 377"
+/// Reads "connect 0, read 12, write 0, timeout 377".
 fn errors(draft: &mut Draft, words: &[&str]) {
     for pair in words.chunks(2) {
         if let [kind, n] = pair
@@ -145,7 +145,7 @@ fn errors(draft: &mut Draft, words: &[&str]) {
     }
 }
 
-/// "     99%  427.00us", "99.900%    1.02s"; the second block of `-U` is another series.
+/// Reads "     99%  427.00us", "99.900%    1.02s"; the second block of `-U` is another series.
 fn percentiles(block: &Block<'_>, draft: &mut Draft) {
     let lines = block.lines.iter().map(|line| line.trim());
     let lines = lines.skip_while(|line| !line.starts_with("Latency Distribution"));

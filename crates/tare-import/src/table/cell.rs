@@ -1,4 +1,4 @@
-//! One cell: its numbers, with units, and what is said beside them.
+//! Reads one cell: its numbers, with their units, labels and remarks.
 
 use crate::numbers;
 
@@ -7,18 +7,18 @@ use crate::numbers;
 pub struct Number {
     /// In the unit it is printed in.
     pub value: f64,
-    /// Of its last digit.
+    /// One unit of its last digit.
     pub step: f64,
     /// A standard deviation behind a ±.
     pub spread: Option<f64>,
     pub unit: String,
-    /// Before a colon: "QPS: 997".
+    /// Text before a colon: "QPS: 997".
     pub label: String,
-    /// In parentheses behind it: "3611.2 (15.8 %)", and what its last digit is worth.
+    /// Percentage in parentheses after it, "3611.2 (15.8 %)", and one unit of its last digit.
     pub percent: Option<(f64, f64)>,
 }
 
-/// All numbers of a cell; `None` where it is words.
+/// Reads all numbers of a cell; `None` if it contains words.
 pub fn numbers(cell: &str, decimal_comma: bool) -> Option<Vec<Number>> {
     let cell = cell.trim();
     if cell.is_empty() || matches!(cell, "-" | "–" | "—" | "n/a" | "N/A" | "?") {
@@ -36,10 +36,10 @@ pub fn numbers(cell: &str, decimal_comma: bool) -> Option<Vec<Number>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// Whether any of these has a comma that can only be a decimal one: "7,8", and never "1,024".
+/// Whether any of these cells has a comma that can only be a decimal one, as in "7,8", not "1,024".
 pub fn is_decimal_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    // Within words a comma is none of a number: "swiotlb=524288,8".
+    // A comma within a word is not part of a number: "swiotlb=524288,8".
     let is_number = |word: &&str| !word.contains(|c: char| c.is_alphabetic() || c == '=');
     let words = cells.flat_map(|cell| cell.split([' ', '<', '>', '%'])).filter(is_number);
     words.flat_map(|word| word.match_indices(',').map(move |(at, _)| (word, at))).any(
@@ -50,7 +50,7 @@ pub fn is_decimal_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     )
 }
 
-/// Whether commas of these group thousands: "1,024", or stand before a point.
+/// Whether all commas of these cells group thousands, as in "1,024", or one is before a point.
 pub fn is_grouped_by_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     let (mut any, mut all) = (false, true);
     for cell in cells {
@@ -99,7 +99,7 @@ fn number(part: &str, decimal_comma: bool) -> Option<Number> {
     };
     let remark = part.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|p| p.0);
     let percent = remark.filter(|text| text.trim_end().ends_with('%')).and_then(numbers::percent);
-    // A remark behind it.
+    // Drop a remark after the unit.
     unit =
         unit.split(" (").next().unwrap_or(unit).trim_end_matches(['*', '†', '‡', '.', ',']).trim();
     let unit = if unit.starts_with('(') { "" } else { unit };
@@ -121,7 +121,7 @@ fn digits_end(text: &str) -> usize {
         |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '\'' | '\u{202f}' | '\u{a0}');
     let mut end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
     end = rest[..end].trim_end_matches([',', '.', '\'', '\u{202f}', '\u{a0}']).len();
-    // "181 876": a space before just three digits.
+    // "181 876": a space before exactly three digits groups thousands.
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).count();
     let mut is_grouped = (1..=3).contains(&end) && digits(rest) == end;
     while is_grouped {
@@ -139,7 +139,7 @@ fn digits_end(text: &str) -> usize {
 
 fn parsed(text: &str, decimal_comma: bool) -> Option<(f64, f64)> {
     let plain = text.replace(['−', '–'], "-").replace(['\'', '\u{202f}', '\u{a0}', '+', ' '], "");
-    // "999.98" beside "25,1 %": a point before other than three digits is a decimal one.
+    // "999.98" beside "25,1 %": a point that is not before three digits is a decimal one.
     let is_point = plain.rsplit_once('.').is_some_and(|(_, digits)| digits.len() != 3);
     let plain = match decimal_comma && (!is_point || plain.contains(',')) {
         true => plain.replace('.', "").replace(',', "."),

@@ -1,16 +1,16 @@
-//! A table's cells: of Markdown, of HTML, of lines with tabs.
+//! Splits tables into cells: Markdown, HTML, and lines with tabs.
 
-/// The most that is read of a table; what is larger is data, and no result.
+/// Limits of what is read of a table; larger ones are data, not results.
 const ROWS_MAX: usize = 300;
 const COLUMNS_MAX: usize = 40;
 const CELL_MAX: usize = 300;
 
-/// A table as it stands: a head, and rows with their places below the first line.
+/// A table: a head, and rows with their line offsets from the first line.
 #[derive(Debug, Default)]
 pub struct Grid {
     pub head: Vec<String>,
     pub rows: Vec<(usize, Vec<String>)>,
-    /// Lines that it takes.
+    /// Number of lines that it takes.
     pub length: usize,
 }
 
@@ -42,7 +42,7 @@ fn of_bars(line: &str) -> Vec<String> {
     cells.split('|').take(COLUMNS_MAX).map(|cell| cleaned(&cell.replace('\u{1}', "|"))).collect()
 }
 
-/// Two lines or more with as many tabs.
+/// Reads two or more lines with the same number of tabs.
 fn tabs(lines: &[&str]) -> Option<Grid> {
     let count = |line: &str| line.trim_end_matches(['\n', '\r']).matches('\t').count();
     let columns = count(lines.first()?);
@@ -84,7 +84,7 @@ fn html(lines: &[&str]) -> Option<Grid> {
                 }
                 Some(kind @ ("td" | "th")) => {
                     close();
-                    // Rows of heads come first.
+                    // Header rows come first.
                     if kind == "th" && rows.len() == heads + 1 {
                         heads = rows.len().min(2);
                     }
@@ -108,7 +108,7 @@ fn html(lines: &[&str]) -> Option<Grid> {
         return None;
     }
     let (_, mut head) = rows.remove(0);
-    // A second row of heads, with no number in it, says more of each column.
+    // A second header row, without numbers, adds to the head of each column.
     let has_number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit());
     if heads > 1 && rows.len() > 1 && !rows[0].1.iter().skip(1).any(has_number) {
         let (_, second) = rows.remove(0);
@@ -128,7 +128,7 @@ fn html(lines: &[&str]) -> Option<Grid> {
 struct Spans {
     columns: usize,
     rows: usize,
-    /// Of each column: a cell from above, and for how many rows it goes on.
+    /// A cell from above in each column, and for how many more rows it goes on.
     from_above: Vec<(String, usize)>,
 }
 
@@ -158,7 +158,7 @@ impl Spans {
         }
     }
 
-    /// What cells above go on into this row.
+    /// Adds cells from above that span this row.
     fn fill(&mut self, row: &mut Vec<String>) {
         while let Some((text, left)) = self.from_above.get_mut(row.len()).filter(|own| own.1 > 0) {
             *left -= 1;
@@ -178,7 +178,7 @@ fn lower_find(line: &str, tag: &str) -> Option<usize> {
     line[start..].to_ascii_lowercase().find(tag).map(|at| start + at)
 }
 
-/// Without marks of bold, code and links.
+/// Strips marks of bold, code and links.
 fn cleaned(cell: &str) -> String {
     let mut text = cell.trim().replace("**", "").replace('`', "").replace("&nbsp;", " ");
     if let Some((before, rest)) = text.split_once("](") {

@@ -1,4 +1,4 @@
-//! What a number is of: told by the words over it or beside it, and by its unit.
+//! Recognises the quantity of a number by the words above or beside it, and by its unit.
 
 use tare_model::Metric;
 
@@ -7,28 +7,28 @@ pub enum Quantity {
     Of(Metric),
     Percentile(f64),
     Errors,
-    /// UnixBench's.
+    /// UnixBench's index.
     Index,
-    /// In percent, of two numbers of the document.
+    /// Difference between two numbers of the document.
     Change,
-    /// A number that is compared with nothing: spreads, extremes, CPU, sizes.
+    /// A number that is not compared: spreads, extremes, CPU, sizes.
     Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
-    /// In nanoseconds.
+    /// Time, with its factor to nanoseconds.
     Time(f64),
-    /// In bytes a second.
+    /// Bandwidth, with its factor to bytes per second.
     Bytes(f64),
-    /// Of things a second.
+    /// Rate, with its factor to things per second.
     Count(f64),
     Percent,
-    /// So many times another.
+    /// Factor between two values.
     Times,
 }
 
-/// What words say: the quantity, the unit, and what remains of them.
+/// The quantity and the unit that words name, and the words that remain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meaning {
     pub quantity: Option<Quantity>,
@@ -70,7 +70,7 @@ pub fn unit(text: &str) -> Option<Unit> {
     (is_rate && !text.is_empty()).then_some(Unit::Count(factor))
 }
 
-/// "MB", "Gbit", "KiB"; case tells bits from bytes.
+/// Returns the bytes of "MB", "Gbit" or "KiB"; case distinguishes bits from bytes.
 fn bytes(text: &str) -> Option<f64> {
     let (prefix, divisor) = ["bits", "bit", "b"]
         .iter()
@@ -94,7 +94,7 @@ fn bytes(text: &str) -> Option<f64> {
 
 use Quantity::{Change, Errors, Index, Of, Other, Percentile};
 
-/// The first that is found counts: "p99 latency" is a percentile, "latency stdev" a spread.
+/// The first match counts: "p99 latency" is a percentile, "latency stdev" a spread.
 const WORDS: [(Quantity, &str); 17] = [
     (
         Change,
@@ -143,7 +143,7 @@ pub fn meaning(text: &str) -> Meaning {
     // "99 <sup>th</sup> percentile", "99th pct".
     let mut rest = text.replace(" th ", "th ").replace("th pct", "th percentile");
     let mut found = None;
-    // In parentheses, brackets, or at the end.
+    // The unit may be in parentheses, in brackets, or at the end.
     for (open, close) in [('(', ')'), ('[', ']')] {
         let inner = rest.split_once(open).and_then(|(before, more)| {
             let (inner, after) = more.split_once(close)?;
@@ -166,21 +166,21 @@ pub fn meaning(text: &str) -> Meaning {
     let known = WORDS.iter().find_map(|(quantity, words)| {
         words.split(' ').find(|word| at_word(&lower, word).is_some()).map(|word| (*quantity, word))
     });
-    // A percentile that is none of these is no mean.
+    // A percentile that is not in the list is not a mean.
     let is_quantile =
         ["percentile", "perzentil", "quantil", "centile"].iter().any(|w| lower.contains(w));
     let known = match known {
         Some((Of(Metric::LatencyMean), _)) | None if is_quantile => Some((Other, "percentile")),
         known => known,
     };
-    // "Requests" alone are a count, and no rate.
+    // "Requests" alone is a count, not a rate.
     let known = known.map(|(quantity, word)| match quantity {
         Of(Metric::Throughput) if !is_rate(word) && !is_per_second(&text.to_lowercase()) => {
             (Other, word)
         }
         _ => (quantity, word),
     });
-    // "requests/s" and "req/s (k)" bear their unit themselves.
+    // "requests/s" and "req/s (k)" contain their unit.
     let found = found.or_else(|| unit(text.trim()));
     let Some((quantity, _)) = known else {
         return Meaning { quantity: None, unit: found, rest: rest.trim().to_owned() };
@@ -194,7 +194,7 @@ pub fn meaning(text: &str) -> Meaning {
             words.push(word);
         }
     }
-    // "Requests per second", "mean of p99": what is left joins words that are gone.
+    // "Requests per second", "mean of p99": joining words that are left over are dropped.
     const JOINTS: [&str; 10] =
         ["of", "per", "in", "the", "for", "second", "seconds", "time", "rate", "percentile"];
     let is_joint = |word: &&str| JOINTS.contains(&word.to_lowercase().as_str());
@@ -203,7 +203,7 @@ pub fn meaning(text: &str) -> Meaning {
     Meaning { quantity: Some(quantity), unit: found, rest: words[from..to].join(" ") }
 }
 
-/// Whether a word for throughput is of a time by itself.
+/// Whether a word for throughput means a rate by itself.
 fn is_rate(word: &str) -> bool {
     const COUNTS: [&str; 7] =
         ["requests", "reqs", "request", "anfragen", "durchläufe", "peticiones", "requêtes"];
@@ -215,7 +215,7 @@ fn is_per_second(text: &str) -> bool {
     WORDS.iter().any(|word| text.contains(word))
 }
 
-/// "requests / s" is one word, whose end is no unit of time.
+/// Whether the unit is only the end of a rate, as in "requests / s", and not a unit of time.
 fn is_rate_itself(before: &str, unit: Unit) -> bool {
     let last = before.trim_end_matches(['/', ' ']).rsplit([' ', '/']).next().unwrap_or("");
     let is_thing = ["req", "reqs", "request", "requests", "anfragen", "requêtes", "transfer"]
@@ -223,7 +223,7 @@ fn is_rate_itself(before: &str, unit: Unit) -> bool {
     is_thing && matches!(unit, Unit::Time(_))
 }
 
-/// Where a word stands by itself; of languages without spaces, anywhere.
+/// Finds a word that stands by itself; Chinese and Japanese words are found anywhere.
 fn at_word(text: &str, word: &str) -> Option<usize> {
     let is_cjk = word.chars().any(|c| ('\u{3040}'..='\u{9fff}').contains(&c));
     text.match_indices(word).map(|(at, _)| at).find(|at| {

@@ -1,4 +1,4 @@
-//! Documents as imports, and what is found in them.
+//! Imports documents, and returns what the audit finds in them.
 
 use tare_import::audit::{Finding, audit};
 use tare_import::{FileDrafts, Import, assemble, read};
@@ -12,7 +12,7 @@ pub fn of(import: &Import, code: &str) -> Vec<Finding> {
     audit(import).into_iter().filter(|finding| finding.code == code).collect()
 }
 
-/// The only finding of a kind.
+/// Returns the only finding of a kind.
 #[track_caller]
 pub fn one(import: &Import, code: &str, text: &str) -> Finding {
     let found = of(import, code);

@@ -23,7 +23,7 @@ fn a_folder_that_a_list_opens_to_somebody_is_refused() {
     let path = folder("list");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     check(&path).unwrap();
-    // Version 2; then tag, permissions and number of: owner, a user, group, mask, others.
+    // Version 2, then (tag, permissions, id) for owner, a user, group, mask and others.
     let entries: [(u16, u16, u32); 5] =
         [(1, 7, !0), (2, 7, 65534), (4, 5, !0), (0x10, 7, !0), (0x20, 5, !0)];
     let mut list = 2u32.to_le_bytes().to_vec();

@@ -6,19 +6,19 @@ use tare_io::{DurationNs, Instant};
 use crate::executor::Clocks;
 use tare_model::Failure;
 
-/// What its clocks show beyond these, when this process's show zero.
+/// An agent's clocks minus this process's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offset {
     pub unix_ns: i64,
     pub monotonic_ns: i64,
-    /// There and back: the offset is known to half of it.
+    /// Round trip of the query; the offset is known to half of it.
     pub trip: DurationNs,
 }
 
 const QUESTIONS: u32 = 8;
 
 impl Offset {
-    /// Asks a few times what its clocks show: the shortest trip says it best.
+    /// Reads its clocks a few times, and uses the shortest round trip.
     pub fn find(ask: impl Fn() -> Result<Clocks, Failure>) -> Result<Self, Failure> {
         let once = || -> Result<Self, Failure> {
             let (before, unix) = (monotonic_now(), wall_unix_ns());
@@ -43,7 +43,7 @@ impl Offset {
         Ok(best)
     }
 
-    /// What its clock shows when this process's shows that.
+    /// Converts a time of this process's clock to the agent's.
     pub fn there(&self, here: Instant) -> Instant {
         Instant::from_ns(here.as_ns().saturating_add_signed(self.monotonic_ns))
     }
@@ -52,7 +52,7 @@ impl Offset {
         Instant::from_ns(there.as_ns().saturating_add_signed(self.monotonic_ns.saturating_neg()))
     }
 
-    /// How far off it can be.
+    /// Largest possible error of the offset.
     pub fn error(&self) -> DurationNs {
         DurationNs::from_ns(self.trip.as_ns() / 2)
     }

@@ -1,5 +1,5 @@
-//! What tare and its agents say to each other: one JSON object a line, each with the protocol's
-//! number. docs/agent.md tells it in words.
+//! Messages between tare and its agents: one JSON object per line, each with the protocol's number.
+//! They are described in docs/agent.md.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,39 +9,39 @@ use crate::executor::ServerId;
 use crate::executor::requests::Request;
 use tare_model::Failure;
 
-/// Raised when a message changes.
+/// Incremented when a message changes.
 pub const PROTOCOL: u32 = 5;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToAgent {
     pub tare: u32,
-    /// The answer bears it.
+    /// Repeated in the answer.
     pub id: u64,
     #[serde(rename = "do")]
     pub word: Word,
 }
 
-/// What tare says to an agent.
+/// A message from tare to an agent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
-    /// It is to carry this out, and to answer.
+    /// Execute this request and answer.
     Ask(Request),
-    /// tare is there; not answered.
+    /// Keep-alive; not answered.
     Alive,
-    /// It is to end what is under way; not answered.
+    /// End the requests in progress; not answered.
     Cancel,
 }
 
-/// The number alone: what else there is may be of another protocol.
+/// Only the number: the rest may be of another protocol.
 #[derive(Deserialize)]
 struct Numbered {
     tare: u32,
 }
 
 impl ToAgent {
-    /// Reads one line of tare's.
+    /// Parses a line from tare.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         let no = |error| format!("this is not a message of protocol {PROTOCOL}: {error}");
         match serde_json::from_slice::<Numbered>(line).map_err(no)?.tare {
@@ -61,7 +61,7 @@ pub struct FromAgent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// The first, unasked.
+    /// The greeting; always the first message.
     Hello(Box<Hello>),
     Done {
         id: u64,
@@ -71,14 +71,14 @@ pub enum Message {
         id: u64,
         failed: Failure,
     },
-    /// What a server said.
+    /// A server's output.
     Event(Event),
-    /// A server ended although nobody asked it to.
+    /// A server ended by itself.
     Ended(ServerId),
 }
 
-/// A line of an agent's, as it is read. An answer is kept as it came until it is known what it is
-/// an answer to: whatever a strange agent sends takes no more memory than the line.
+/// A line from an agent. An answer stays raw until its request is known, so that whatever a faulty
+/// agent sends takes no more memory than the line.
 #[derive(Debug, Deserialize)]
 pub struct HeardLine<'a> {
     pub tare: u32,
@@ -104,12 +104,12 @@ pub struct HeardFailure {
     pub failed: Failure,
 }
 
-/// What an agent says of itself and of where it is: by this a place is proven.
+/// An agent's description of itself and its place, which proves the place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hello {
     pub version: String,
-    /// What it can do: serve, probe, load.
+    /// Its abilities: serve, probe, load.
     pub can: Vec<String>,
     pub kernel_release: String,
     /// `/proc/version`.
@@ -118,22 +118,22 @@ pub struct Hello {
     pub uid: u32,
     pub cpus: usize,
     pub memory_bytes: u64,
-    /// The identity of each namespace: `net` → `net:[4026531840]`.
+    /// Id of each namespace: `net` → `net:[4026531840]`.
     pub namespaces: std::collections::BTreeMap<String, String>,
     /// IPv4 addresses of its links.
     pub addresses: Vec<String>,
-    /// Flags of its CPUs, those that tell of virtual and confidential machines.
+    /// CPU flags that indicate virtual and confidential machines.
     pub cpu_flags: Vec<String>,
     /// Devices of confidential guests that it sees.
     pub devices: Vec<String>,
-    /// Effective capabilities, as /proc tells them.
+    /// Effective capabilities, as in /proc.
     pub capabilities: String,
     pub hostname: String,
-    /// The hash of the program that it is.
+    /// SHA-256 of its own program.
     pub program_sha256: String,
     /// How it meters servers: by its container's control group, or by process.
     pub meters_by: String,
-    /// What its node is called, where it is told.
+    /// Name of its node, if it is set.
     pub node: String,
 }
 

@@ -1,4 +1,4 @@
-//! The far end of the stream: requests come in, answers and events go out, each a line.
+//! The agent's end of the stream: requests come in, answers and events go out, one per line.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,29 +18,29 @@ use tare_model::Failure;
 pub type From = Box<dyn Read + Send>;
 pub type To = Box<dyn Write + Send>;
 
-/// What an agent is, beside its stream.
+/// An agent's settings.
 #[derive(Debug)]
 pub struct Served {
     pub hello: Hello,
-    /// The container that it meters servers by.
+    /// Control group of its container, by which it meters servers.
     pub own_group: Option<Group>,
-    /// It has no children but servers and what they leave.
+    /// Its only children are servers and processes that they leave behind.
     pub ends_orphans: bool,
-    /// It ends where tare has said nothing for so long.
+    /// It ends after this long without a message from tare.
     pub lonely_after: Duration,
-    /// What it starts is written down there, where its place does not end with it.
+    /// Records what it starts, if its place outlives it.
     pub journal: Option<Journal>,
 }
 
-/// Requests that are carried out at a time; more are turned down.
+/// Limit of concurrent requests; more are rejected.
 const REQUESTS_MAX: usize = 256;
 
-/// How long requests may take to end once nobody waits for them.
+/// How often to check, at the end, whether requests in progress have ended.
 const ENDING_LOOKS: u32 = 600;
 const ENDING_LOOK: Duration = Duration::from_millis(5);
 
-/// Carries out what is asked, each request in a thread of its own, until the stream ends; then ends
-/// everything that was started.
+/// Executes requests, each in its own thread, until the stream ends; then ends everything that was
+/// started.
 pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
     let stop = Arc::new(AtomicBool::new(false));
     let to = Outgoing(Arc::new(Mutex::new(to)));
@@ -63,7 +63,7 @@ pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
         }
     }
     stop.store(true, Ordering::Relaxed);
-    // A server that is being started is not held yet: it could not be ended.
+    // A server that is still starting is not registered yet, so it could not be ended.
     for _ in 0..ENDING_LOOKS {
         if under_way.load(Ordering::Relaxed) == 0 {
             break;
@@ -102,8 +102,7 @@ fn carry_out(
     }
 }
 
-/// Hears tare's words in the order in which they come. What cannot wait for its turn happens here:
-/// `Cancel`, and the end of the stream.
+/// Receives tare's messages in order. `Cancel` and the end of the stream take effect here at once.
 fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Word)>> {
     let (sender, words) = channel();
     let work = move || {
@@ -112,7 +111,7 @@ fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Word)>
         loop {
             line.clear();
             let read = reader.by_ref().take(REQUEST_BYTES_MAX).read_until(b'\n', &mut line);
-            // A stream that cannot be followed has ended.
+            // A broken or overlong line ends the stream.
             if read.is_err() || !line.ends_with(b"\n") {
                 break;
             }
@@ -135,7 +134,7 @@ fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Word)>
     Ok(words)
 }
 
-/// Where lines are written, one after another.
+/// The stream to tare, one line at a time.
 #[derive(Clone)]
 struct Outgoing(Arc<Mutex<To>>);
 
@@ -147,7 +146,7 @@ impl Outgoing {
         to.flush()
     }
 
-    /// Where nobody listens any more the stream has ended, which is noticed where it is read.
+    /// Ignores errors: the reading thread notices the end of the stream.
     fn answer(&self, id: u64, answer: Result<serde_json::Value, Failure>) {
         let _ = self.say(match answer {
             Ok(value) => Message::Done { id, value },
@@ -155,17 +154,17 @@ impl Outgoing {
         });
     }
 
-    /// Tells tare at once which server ended by itself.
+    /// Returns a callback that reports a server's unexpected end at once.
     fn ends(&self) -> OnServerEnd {
         let to = self.clone();
         Arc::new(move |server, _| drop(to.say(Message::Ended(server))))
     }
 
-    /// Passes on what servers say, as it comes.
+    /// Forwards servers' output as it comes.
     fn events(&self) -> Sender<Event> {
         let (sender, events) = channel();
         let to = self.clone();
-        // Without a thread servers are not heard; they run all the same.
+        // If the thread cannot start, servers' output is lost; they run all the same.
         let _ = std::thread::Builder::new().name("events".into()).spawn(move || {
             for event in events {
                 if to.say(Message::Event(event)).is_err() {

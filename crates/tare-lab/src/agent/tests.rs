@@ -4,13 +4,13 @@ use super::*;
 use crate::executor::requests::Lines;
 use crate::halt::HaltReason;
 
-/// An agent that greets as ours do, and then does what this script says.
+/// Starts an agent that greets as ours do, and then runs this script.
 fn agent(script: &str, halt: &Halt) -> (Result<Agent, Failure>, Receiver<Event>) {
     let hello = format!(r#"{{"tare":{PROTOCOL},"hello":{{"version":"{VERSION}"}}}}"#);
     place(&format!("echo '{hello}'; {script}"), halt)
 }
 
-/// A place that runs this script as its command.
+/// Starts a place with this script as its command.
 fn place(script: &str, halt: &Halt) -> (Result<Agent, Failure>, Receiver<Event>) {
     let argv: Vec<String> = ["sh", "-c", script].map(str::to_owned).to_vec();
     let (events, heard) = channel();
@@ -27,12 +27,12 @@ fn place(script: &str, halt: &Halt) -> (Result<Agent, Failure>, Receiver<Event>)
     (Agent::start(&start, DurationNs::from_secs(10), halt), heard)
 }
 
-/// Any request: what is answered is the script's.
+/// Sends any request; the script determines the answer.
 fn ask(agent: &Agent) -> Result<Option<u64>, Failure> {
     agent.ask(Lines { path: "/".into() }, TIMEOUT)
 }
 
-/// A line of an agent's, with this in it.
+/// Returns an agent's line that contains `what`.
 fn said(what: &str) -> String {
     format!(r#"{{"tare":{PROTOCOL},{what}}}"#)
 }
@@ -79,7 +79,7 @@ fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
     let (strange, _heard) = agent(&format!("yes '{stray}'"), &halt);
     let error = ask(&strange.unwrap()).unwrap_err().to_string();
     assert!(error.contains("the place is gone"), "{error}");
-    // A few at a time, for ever: none of them is the answer.
+    // A slow but endless series of answers to other requests.
     let (strange, _heard) = agent(&format!("while sleep 0.01; do echo '{stray}'; done"), &halt);
     let asked = strange.unwrap();
     let error = asked.ask(Lines { path: "/".into() }, DurationNs::from_ms(200)).unwrap_err();
@@ -103,7 +103,7 @@ fn only_an_agent_that_greeted_ends_the_run_by_its_end() {
     let halt = Halt::default();
     assert!(place("echo no agent", &halt).0.is_err());
     assert_eq!(halt.reason(), None);
-    // One that is ended by tare is no surprise, and one that ends by itself is.
+    // An agent that tare ends does not stop the run; one that ends by itself does.
     let (ended, _heard) = agent("cat >/dev/null", &halt);
     ended.unwrap().end();
     assert_eq!(halt.reason(), None);

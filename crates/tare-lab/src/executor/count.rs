@@ -1,4 +1,4 @@
-//! Asking a server how many requests it served: its status page, or its access log.
+//! Reads how many requests a server served, from its status page or access log.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,16 +7,17 @@ use std::time::Duration;
 use crate::launch::spec::{CountPage, CountSource};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// A sidecar tells of every server in its mesh.
+/// A sidecar's page lists every server of its mesh.
 const PAGE_BYTES_MAX: u64 = 2 << 20;
 
 impl CountSource {
-    /// Whether it may lag behind the replies: what is counted when a request is done with.
+    /// Returns whether it may lag behind the replies, because it counts a request only once it is
+    /// done.
     pub fn is_late(&self) -> bool {
         matches!(self, Self::AccessLog(_) | Self::Page { page: CountPage::ApacheAuto, .. })
     }
 
-    /// Requests that the count itself adds between one reading and the next.
+    /// Returns the requests that each reading of the count adds to it.
     pub fn own_requests(&self) -> u64 {
         match self {
             Self::Page { page: CountPage::NginxStub | CountPage::ApacheAuto, .. } => 1,
@@ -26,12 +27,12 @@ impl CountSource {
     }
 }
 
-/// A page over plain HTTP, head and all.
+/// Fetches a page over plain HTTP, headers included.
 pub fn fetch(address: SocketAddr, path: &str) -> Option<String> {
     fetch_as(address, &address.to_string(), path)
 }
 
-/// The same by another name than its address.
+/// Fetches a page with another Host header than its address.
 pub fn fetch_as(address: SocketAddr, host: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).ok()?;
     stream.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -47,7 +48,7 @@ pub fn fetch_as(address: SocketAddr, host: &str, path: &str) -> Option<String> {
     }
 }
 
-/// What was sent in chunks.
+/// Decodes a chunked body; `None` if it is incomplete or malformed.
 fn whole(mut body: &str) -> Option<String> {
     let mut text = String::new();
     loop {
@@ -79,16 +80,16 @@ impl CountPage {
     }
 }
 
-/// A column of HAProxy's statistics, of the frontend `web`.
+/// Reads a column of HAProxy's statistics for the frontend `web`.
 pub fn haproxy_column(page: &str, name: &str) -> Option<u64> {
     let columns = page.split_once("# pxname,")?.1.lines().next()?.split(',');
     let at = columns.clone().position(|column| column == name)?;
     let web = page.lines().find_map(|line| line.strip_prefix("web,FRONTEND,"))?;
-    // The names before it are cut off, one here and two there.
+    // One column was cut off the header line, two off this one.
     web.split(',').nth(at.checked_sub(1)?)?.parse().ok()
 }
 
-/// Accepted connections and requests of nginx's stub_status.
+/// Reads accepted connections and requests from nginx's stub_status.
 pub fn nginx_stub(page: &str) -> Option<(u64, u64)> {
     let line = page.split_once("server accepts handled requests")?.1;
     let mut numbers = line.split_whitespace().map(|word| word.parse().ok());

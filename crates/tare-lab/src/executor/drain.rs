@@ -1,4 +1,5 @@
-//! A server's output: read to its end, counted; its beginning goes into the log, its end into messages.
+//! Reads a server's output to its end and counts it. The first lines go into the log, the last into
+//! messages.
 
 use std::cmp;
 use std::collections::VecDeque;
@@ -14,34 +15,35 @@ use tare_model::plain;
 
 use crate::event::Event;
 
-/// What a server wrote since it was started.
+/// Output of a server since its start.
 #[derive(Debug, Default)]
 pub struct Written {
     pub lines: AtomicU64,
     pub bytes: AtomicU64,
-    /// The newest lines as they came, for error messages.
+    /// The newest lines, unedited, for error messages.
     last: Mutex<VecDeque<Vec<u8>>>,
 }
 
 /// Lines of one launch that go into the event log; the rest is only counted.
 const LINES_KEPT: u64 = 50;
 const LINE_BYTES_MAX: usize = 2000;
-/// Long enough for a stack trace and what it belongs to.
+/// Enough for a stack trace and its context.
 const LAST_LINES: usize = 60;
-/// How many of them a short message holds, and one of a server that ended.
+/// Lines in a short message, and in one about a server that ended.
 const FEW_LINES: usize = 5;
 const TOLD_LINES: usize = 10;
 const TOLD_CHARS_MAX: usize = 300;
 
 impl Written {
-    /// The newest few lines.
+    /// Returns the newest few lines.
     pub fn last_lines(&self) -> Vec<String> {
         let last = self.lines_kept();
         last[last.len().saturating_sub(FEW_LINES)..].to_vec()
     }
 
-    /// The lines that tell why a server ended: the newest without blank lines and without more than
-    /// the first frame of a stack trace, and the newest error where that stands before them.
+    /// Returns the lines that show why a server ended: the newest, without blank lines and with
+    /// only the first frame of a stack trace. If none names an error, the newest error before them
+    /// is the first.
     pub fn telling_lines(&self) -> Vec<String> {
         telling(self.lines_kept())
     }
@@ -51,7 +53,7 @@ impl Written {
         last.iter().map(|line| readable(line)).collect()
     }
 
-    /// Memory is used again: a server may write a line for each request.
+    /// Keeps a line. Buffers are reused: a server may write a line for each request.
     fn keep(&self, line: &[u8]) {
         let mut last = self.last.lock().unwrap_or_else(|e| e.into_inner());
         let mut oldest = match last.len() < LAST_LINES {
@@ -73,7 +75,7 @@ impl Written {
             cmp::Ordering::Equal => "(further lines of this launch are counted, not kept)".into(),
             cmp::Ordering::Greater => return,
         };
-        // Nobody may be left to listen.
+        // The receiver may be gone.
         let _ = events.send(Event { unix_ms: wall_unix_ms(), who: who.to_owned(), text });
     }
 }
@@ -106,7 +108,7 @@ fn telling(lines: Vec<String>) -> Vec<String> {
 const ERROR_WORDS: [&str; 8] =
     ["Error", "error:", "ERROR", "Exception", "panicked", "fatal", "FATAL", "emerg"];
 
-/// Reads `from` until its end, on a thread of its own.
+/// Reads `from` to its end, on a thread of its own.
 pub fn drain(
     from: impl Read + Send + 'static,
     who: String,
@@ -116,7 +118,7 @@ pub fn drain(
     let work = move || {
         let mut reader = BufReader::with_capacity(64 << 10, from);
         let mut line = Vec::new();
-        // A line without end must not take memory without end.
+        // An endless line must not take endless memory.
         while let Ok(n) = reader.by_ref().take(64 << 10).read_until(b'\n', &mut line) {
             if n == 0 {
                 break;

@@ -1,17 +1,17 @@
-//! Ending processes for sure, and none but those that tare started.
+//! Ends processes reliably, and only those that tare started.
 
 use tare_io::DurationNs;
 use tare_io::process::Watched;
 
 use crate::machine::processes::{self, ProcessIdentity, Stat};
 
-/// Attempts to end processes that may be starting others meanwhile.
+/// Attempts to end processes that may start others meanwhile.
 pub const ATTEMPTS: u32 = 50;
-/// A process that was killed is gone within this; a zombie of ours is not there to wait for.
+/// A killed process has ended within this time; a zombie counts as ended.
 const KILLED_WITHIN: DurationNs = DurationNs::from_ms(200);
 
-/// Kills one process, if `is_ours` says of what it is *now* that it is to be ended. The process is
-/// held by a descriptor first, so that its number cannot become another's in between.
+/// Kills a process if `is_ours` accepts its *current* state. A pidfd is opened first, so that the
+/// PID cannot be reused in between.
 pub fn kill(pid: u32, is_ours: impl Fn(&Stat) -> bool) {
     let Ok(watched) = Watched::new(pid) else { return };
     if Stat::of(pid).is_some_and(|stat| is_ours(&stat)) {
@@ -20,8 +20,8 @@ pub fn kill(pid: u32, is_ours: impl Fn(&Stat) -> bool) {
     }
 }
 
-/// As long as a group has members its number is not given away; one whose leader has ended is told
-/// from a later one of that number by its session and age.
+/// Returns whether a process is a live member of the group. A group's number is not reused while it
+/// has members; a later group with the same number differs in session or age.
 fn is_member(leader: &ProcessIdentity, stat: &Stat) -> bool {
     stat.group == leader.pid
         && stat.session == leader.session
@@ -29,7 +29,7 @@ fn is_member(leader: &ProcessIdentity, stat: &Stat) -> bool {
         && !stat.zombie
 }
 
-/// The processes of the group that this process leads, or led.
+/// Returns the live processes of the group that this process leads or led.
 pub fn members(leader: &ProcessIdentity) -> Vec<u32> {
     if leader.pid < 2 || Stat::of(leader.pid).is_some_and(|stat| !leader.is_of(&stat)) {
         return Vec::new();
@@ -38,7 +38,7 @@ pub fn members(leader: &ProcessIdentity) -> Vec<u32> {
     processes::all().into_iter().filter(of_group).collect()
 }
 
-/// Ends the group that this process leads; how many processes it had.
+/// Ends the group that this process leads; returns how many processes it had.
 pub fn end_group(leader: &ProcessIdentity) -> usize {
     let found = members(leader);
     let mut left = found.clone();
@@ -46,7 +46,7 @@ pub fn end_group(leader: &ProcessIdentity) -> usize {
         if left.is_empty() {
             break;
         }
-        // All at once: one that is listed may start another meanwhile.
+        // Signals the whole group at once: a listed process may start another meanwhile.
         if let Ok(watched) = Watched::new(leader.pid)
             && Stat::of(leader.pid).is_some_and(|stat| leader.is_of(&stat))
         {

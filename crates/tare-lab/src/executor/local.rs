@@ -1,5 +1,5 @@
-//! A server in this very place: started in its own process group and control group, its output
-//! drained, stopped for sure.
+//! A server run by this process: started in its own process group and control group, with its
+//! output drained and its end enforced.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,38 +29,39 @@ pub struct HostContext {
     pub who: String,
     pub cpus: Vec<usize>,
     pub cgroup: Option<Cgroup>,
-    /// Where what is started is written down; left out by agents whose place ends everything.
+    /// Records started processes; `None` for agents in a place that ends with them.
     pub journal: Option<Entries>,
     pub events: Sender<Event>,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct LocalServer {
     launch_spec: LaunchSpec,
     started: Instant,
     who: String,
-    /// `None` where it stands already: what was started was a command that started it afresh.
+    /// `None` for a server that was already running: tare only ran the command that restarts it.
     running: Option<Running>,
     cgroup: Option<Cgroup>,
-    /// Its end is asked for, or no surprise any more.
+    /// Set once its end was requested or is no longer a surprise.
     stopping: Arc<AtomicBool>,
     logs: Mutex<Vec<LogFile>>,
-    /// Ends after the server.
+    /// Ended after the server.
     companion: Option<Companion>,
 }
 
 /// How a server ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HowEnded {
-    /// Its exit status or signal, and what that hints at.
+    /// Its exit status or signal, with a hint at the cause.
     pub how: String,
     pub output: Vec<String>,
     pub is_missing_program: bool,
 }
 
 impl HowEnded {
-    /// As it follows what ended: "(exit status: 1), its last output:" and a line each.
+    /// Formats it to follow the name of what ended: "(exit status: 1), its last output:" and its
+    /// lines.
     pub fn told(&self, more: &str) -> String {
         let Self { how, output, .. } = self;
         match output.as_slice() {
@@ -79,7 +80,7 @@ pub struct EndWatch {
 }
 
 impl EndWatch {
-    /// Calls this once the server has ended, if nobody asked for it.
+    /// Calls `on_end` once the server has ended, unless tare asked it to.
     pub fn call_at_end(self, on_end: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         let wait = move || {
             while !self.watched.ends_within(WATCHED_FOR) {}
@@ -92,15 +93,15 @@ impl EndWatch {
     }
 }
 
-/// A wait of that thread; it then waits again.
+/// A single wait of that thread, which is then repeated.
 const WATCHED_FOR: DurationNs = DurationNs::from_secs(3600);
 
 /// How long a server may take to end when asked; then it is killed.
 const GRACE: DurationNs = DurationNs::from_secs(3);
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
-/// Between attempts to connect to a server that is starting.
+/// Interval of attempts to connect to a server that is starting.
 const READY_CHECK: DurationNs = DurationNs::from_us(500);
-/// The same of one that stands elsewhere.
+/// The interval for a server that tare did not start.
 const STANDING_CHECK: Duration = Duration::from_millis(20);
 
 impl LocalServer {
@@ -149,7 +150,7 @@ impl LocalServer {
         })
     }
 
-    /// What tells when it ends; `None` where tare does not see it.
+    /// Returns a watch for its end; `None` if tare did not start it.
     pub fn watch(&self) -> Result<Option<EndWatch>, Failure> {
         let Some(pid) = self.pid() else { return Ok(None) };
         let watched = Watched::new(pid)
@@ -161,7 +162,7 @@ impl LocalServer {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Its first process.
+    /// Returns the PID of its first process.
     pub fn pid(&self) -> Option<u32> {
         self.running.as_ref().map(Running::id)
     }
@@ -170,7 +171,7 @@ impl LocalServer {
         self.cgroup.as_ref()
     }
 
-    /// Whoever outlived the first process.
+    /// Kills processes that outlived the first one.
     fn kill_stragglers(&mut self) {
         let is_stopping = self.is_stopping();
         let Some(running) = &mut self.running else { return };
@@ -185,7 +186,7 @@ impl LocalServer {
             }
             let watched = left.iter().filter_map(|pid| Some((*pid, Watched::new(*pid).ok()?)));
             let watched: Vec<(u32, Watched)> = watched.collect();
-            // Workers end by themselves once their master has gone.
+            // Workers end by themselves once their master has ended.
             let patience = DurationNs::from_ms(if is_stopping { 100 } else { 0 });
             let alive = outlive(&watched, patience);
             let members = stragglers(running);
@@ -198,7 +199,7 @@ impl LocalServer {
     }
 }
 
-/// Starts a server afresh that stands already: tare leaves it standing, and does not see it.
+/// Restarts a server that was already running. tare leaves it running, and cannot watch it.
 fn relaunch(who: &str, argv: &[String], limit: DurationNs) -> Result<(), Failure> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let outcome = commands::run(&argv, limit);
@@ -211,14 +212,14 @@ fn relaunch(who: &str, argv: &[String], limit: DurationNs) -> Result<(), Failure
     }
 }
 
-/// Those that live on after so long, which all of them have together.
+/// Waits up to `patience` for all of them together; returns those still alive.
 fn outlive(all: &[(u32, Watched)], patience: DurationNs) -> Vec<&(u32, Watched)> {
     let until = monotonic_now() + patience;
     let lives = |watched: &Watched| !watched.ends_within(until.since(monotonic_now()));
     all.iter().filter(|(_, watched)| lives(watched)).collect()
 }
 
-/// Where root does not look, a program may be.
+/// Names the folders that root skips, as a missing program may be there.
 fn passed_over() -> String {
     let folders = owned::passed_over().iter().filter(|(folder, _)| folder.is_dir());
     let folders: Vec<String> = folders.map(|(folder, _)| folder.display().to_string()).collect();
@@ -232,7 +233,7 @@ fn passed_over() -> String {
     }
 }
 
-/// The words with this program's own path, where they ask for it.
+/// Replaces the program by this process's own if it is [`OWN_PROGRAM`].
 fn own_program(argv: &[String]) -> Result<Vec<String>, Failure> {
     let mut argv = argv.to_vec();
     if let Some(first) = argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
@@ -252,7 +253,7 @@ impl LocalServer {
             if answers(self.launch_spec.address) {
                 return Ok(());
             }
-            // A server that ended is an error even where everything is to end for that.
+            // A server that ended is an error even if that is what stops everything.
             self.not_yet(limit)?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
@@ -260,7 +261,7 @@ impl LocalServer {
         }
     }
 
-    /// Waits briefly for it to become ready; an error once it is dead, or too late.
+    /// Waits briefly for it to become ready; fails once it is dead or past `limit`.
     pub fn not_yet(&mut self, limit: Instant) -> Result<(), Failure> {
         let ended = match &self.running {
             Some(running) => running.ends_within(READY_CHECK),
@@ -270,14 +271,15 @@ impl LocalServer {
             }
         };
         if ended {
-            // Before its number can be another's.
+            // Signals the group before its number can be reused.
             self.running.iter().for_each(|running| running.signal(libc::SIGKILL));
             let how = self.how_it_ended();
             self.kill_stragglers();
             let how = how.unwrap_or_default();
             let text =
                 format!("{}: the server ended before it was ready{}", self.who, how.told(""));
-            // What a shell did not find is missing here; anything else is the server's own doing.
+            // A program that the shell did not find is missing here; any other end is the server's
+            // failure.
             return Err(match how.is_missing_program {
                 true => Failure::environment(text),
                 false => Failure::target(text),
@@ -303,7 +305,7 @@ impl LocalServer {
         Ok(())
     }
 
-    /// Says so where it listens on another port than it should.
+    /// Describes where it listens, if that is not the expected port; otherwise empty.
     fn where_it_listens(&self) -> String {
         let Some(running) = &self.running else { return String::new() };
         let members = match &self.cgroup {
@@ -325,7 +327,7 @@ impl LocalServer {
         self.running.as_ref().is_none_or(|running| !running.ends_within(DurationNs::ZERO))
     }
 
-    /// How it ended, in words that help.
+    /// Describes how it ended. Call it once it has ended.
     pub fn how_it_ended(&mut self) -> Option<HowEnded> {
         let running = self.running.as_mut()?;
         let status = running.status()?.to_string();
@@ -344,7 +346,7 @@ impl LocalServer {
         })
     }
 
-    /// Lines and bytes that it wrote: to its standard streams, and to its log files.
+    /// Returns the lines and bytes that it wrote to its standard streams and log files.
     pub fn logged(&self) -> (u64, u64) {
         let Some(running) = &self.running else { return (0, 0) };
         let lines = running.written.lines.load(Ordering::Relaxed);
@@ -355,8 +357,8 @@ impl LocalServer {
             .fold((lines, bytes), |sum, more| (sum.0 + more.0, sum.1 + more.1))
     }
 
-    /// Asks it to end; [`LocalServer::stop`] then waits. Servers that are stopped together are asked
-    /// together.
+    /// Asks it to end; [`LocalServer::stop`] then waits. Several servers can thus end at the same
+    /// time.
     pub fn ask_to_stop(&mut self) {
         if !self.stopping.swap(true, Ordering::Relaxed) {
             self.running.iter().for_each(|running| running.signal(libc::SIGTERM));
@@ -370,7 +372,7 @@ impl LocalServer {
             running.signal(libc::SIGKILL);
         }
         self.kill_stragglers();
-        // By now it is dead, or beyond anybody's reach.
+        // It is dead now, or cannot be killed.
         if let Some(running) = self.running.as_mut().filter(|r| r.ends_within(KILLED_WITHIN)) {
             running.status();
             running.end_drains();
@@ -385,7 +387,7 @@ impl Drop for LocalServer {
     }
 }
 
-/// A predecessor's socket may outlive it for a moment: io_uring lets go of it after the process.
+/// A predecessor's socket may outlive it briefly: io_uring closes it after the process has ended.
 const FREE_WITHIN: DurationNs = DurationNs::from_ms(1000);
 const FREE_CHECK: Duration = Duration::from_millis(10);
 
@@ -400,8 +402,8 @@ fn is_taken(address: SocketAddr) -> bool {
     false
 }
 
-/// Whether somebody accepts connections there. A port that nobody has may answer too: a connection
-/// from it to itself, which TCP allows.
+/// Returns whether something accepts connections there. A connection of a free port to itself,
+/// which TCP allows, does not count.
 pub fn answers(address: SocketAddr) -> bool {
     // On loopback a refusal comes at once.
     TcpStream::connect_timeout(&address, Duration::from_millis(200))

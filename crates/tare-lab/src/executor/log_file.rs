@@ -1,15 +1,14 @@
-//! A log file that a server writes: its lines and bytes, each byte read once.
+//! Counts lines and bytes of a server's log file; each byte is read once.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use tare_io::files::open_regular;
 
-/// More than a launch's log holds, and read in a second or two: a file may say that it is longer
-/// than any disk.
+/// More than a launch logs, yet read in a second or two. A sparse file may be longer than any disk.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// Lines of a file; one that is not there has none.
+/// Counts the lines of a file; 0 if it is missing, `None` if it is too long or cannot be read.
 pub fn lines(path: &Path) -> Option<u64> {
     let file = match open_regular(path) {
         Ok(file) => file,
@@ -20,7 +19,7 @@ pub fn lines(path: &Path) -> Option<u64> {
     if length > LOG_BYTES_MAX {
         return None;
     }
-    // What comes meanwhile is for the next look: its writer may be faster.
+    // Lines added meanwhile are left out: the writer may be faster than this loop.
     let mut file = file.take(length);
     let (mut buffer, mut lines) = (vec![0; 64 << 10], 0);
     loop {
@@ -44,9 +43,9 @@ impl LogFile {
         Self { path: path.to_owned(), bytes: 0, lines: 0 }
     }
 
-    /// Lines and bytes so far; what they were where the file cannot be read.
+    /// Returns lines and bytes so far; the previous counts if the file cannot be read.
     pub fn count(&mut self) -> (u64, u64) {
-        // A log that is not there yet, or is a pipe to another program, has nothing to count.
+        // A log that does not exist yet, or is a pipe to another program, has nothing to count.
         let _ = self.read_on();
         (self.lines, self.bytes)
     }
@@ -55,11 +54,11 @@ impl LogFile {
         let mut file = open_regular(&self.path)?;
         let length = file.metadata()?.len();
         if length < self.bytes {
-            // It was begun anew.
+            // It was truncated or replaced.
             (self.bytes, self.lines) = (0, 0);
         }
         file.seek(SeekFrom::Start(self.bytes))?;
-        // What comes meanwhile is for the next time: its writer may be faster.
+        // Lines added meanwhile are left to the next call: the writer may be faster than this loop.
         let mut file = file.take((length - self.bytes).min(LOG_BYTES_MAX));
         let mut buffer = vec![0; 64 << 10];
         loop {

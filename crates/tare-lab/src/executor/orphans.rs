@@ -1,13 +1,13 @@
-//! What servers left to themselves, and became this process's own.
+//! Ends processes that servers left behind and this process adopted.
 
 use tare_io::DurationNs;
 use tare_io::process::{Watched, reap};
 
 use crate::machine::processes;
 
-/// Ends all children of this process: those of a process that has no others than servers.
+/// Ends all children of this process, which must have none but servers.
 pub fn end_children() {
-    // Children of those that end become this process's own.
+    // This process adopts the children of those that end.
     for _ in 0..GENERATIONS {
         let children = processes::children(std::process::id());
         if children.is_empty() {

@@ -1,5 +1,5 @@
-//! What an executor can be asked: one table. Each request is a type of its own and knows the type
-//! of its reply, so that asking is the same in this process and at the end of a byte stream.
+//! A table of all requests to an executor. Each request is a type with its own type of reply, so
+//! that asking is the same in this process and across a byte stream.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -51,7 +51,7 @@ macro_rules! requests {
             }
         )*
 
-        /// Any of them, as it crosses a stream.
+        /// Any request, as it crosses a stream.
         #[derive(Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Request {
@@ -59,31 +59,31 @@ macro_rules! requests {
         }
 
         impl Request {
-            /// Carries it out; the reply as a message.
+            /// Carries it out; returns the reply as a message.
             pub fn carry_out(self, executor: &Executor) -> Result<serde_json::Value, Failure> {
                 match self {
                     $(Self::$name(request) => value(&request.carry_out(executor)?),)*
                 }
             }
 
-            /// All that there are, for whoever tests or documents them.
+            /// Names of all requests, for tests and documentation.
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
         }
     };
 }
 
 requests! {
-    /// Writes a server's files and starts it; who is in a control group, and on which CPUs.
+    /// Writes a server's files and starts it, on these CPUs and in this control group.
     Start {
         who: String, launch_spec: Box<LaunchSpec>, cpus: Vec<usize>, cgroup: Option<Cgroup>
     } -> ServerId = start;
     /// Waits until it accepts connections.
     AwaitListening { server: ServerId } -> () = await_listening;
-    /// Waits briefly for a server that does not answer well yet; an error once it is dead, or late.
+    /// Waits briefly for a server to become ready; fails once it is dead or `late` is set.
     AwaitReady { server: ServerId, late: bool } -> () = await_ready;
-    /// Tells whether its first process lives.
+    /// Returns whether its first process lives.
     IsAlive { server: ServerId } -> bool = is_alive;
-    /// Tells how it ended, in words that help.
+    /// Describes how it ended.
     HowItEnded { server: ServerId } -> Option<String> = how_it_ended;
     /// Counts the lines and bytes that it wrote.
     Logged { server: ServerId } -> (u64, u64) = logged;
@@ -95,17 +95,17 @@ requests! {
     Page { address: SocketAddr, path: String } -> Option<String> = page;
     /// Counts the lines of a file.
     Lines { path: PathBuf } -> Option<u64> = lines;
-    /// Tells who has connections to a port, and how many.
+    /// Counts the connections to a port, by peer.
     Peers { port: u16 } -> BTreeMap<IpAddr, u64> = peers;
-    /// Opens the counters of what is to be metered, anew where they are open.
+    /// Opens the counters of a target; if they are open, looks for its processes again.
     Attach { target: Target } -> MeterId = attach;
     /// Reads them.
     Read { meter: MeterId } -> Used = read;
-    /// Reads memory, and what a quota did.
+    /// Reads memory, and the periods in which a quota throttled it.
     ReadFootprint { meter: MeterId } -> Footprint = footprint;
-    /// Tells whose counters they are.
+    /// Returns the processes that it meters.
     Processes { meter: MeterId } -> Vec<u32> = processes;
-    /// Waits until these stand still; tells whether they do.
+    /// Waits until these are idle; returns whether they are.
     Quiesce { meters: Vec<MeterId>, quiet: Quiet } -> bool = quiesce;
     /// Reads these at an instant and again after each interval.
     Sample {
@@ -115,11 +115,11 @@ requests! {
     Open { lanes: Vec<LoadPlan> } -> Opened = open;
     /// Makes load on one lane: ramp, window, drain.
     Slice { load: LoadId, lane: LaneId, stretch: Stretch } -> Measured = slice;
-    /// Tells some of the intervals of its last slice, where that handed them over.
+    /// Returns intervals of its last slice, if it kept them.
     Intervals { load: LoadId, from: usize } -> Vec<Measured> = intervals;
-    /// Closes all lanes of a load; tells what each did in its life.
+    /// Closes all lanes of a load; returns the totals of each.
     Close { load: LoadId } -> Vec<LaneLife> = close;
-    /// Asks a server twice on a connection of its own.
+    /// Sends a server two requests on a connection of its own.
     Probe { plan: Box<LoadPlan> } -> Probed = probe;
     /// Reads the clocks.
     ReadClocks {} -> Clocks = clocks;

@@ -1,5 +1,5 @@
-//! A process that tare started: in a process group of its own, its output drained, its number
-//! written down before it becomes what it is to be.
+//! A process that tare started in a process group of its own. Its output is drained, and the
+//! journal records it before it becomes the requested program.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,21 +21,21 @@ use crate::machine::processes::ProcessIdentity;
 use crate::machine::programs;
 use tare_model::Failure;
 
-/// What is started, and where.
+/// How a process is started.
 #[derive(Debug)]
 pub struct Start<'a> {
     pub who: &'a str,
     pub argv: &'a [String],
     pub env: &'a [(String, String)],
     pub cpus: &'a [usize],
-    /// Where its process is written down before it becomes what it is to be; left out by agents
-    /// whose place ends everything.
+    /// Records the process before it becomes the requested program; `None` for agents in a place
+    /// that ends with them.
     pub journal: Option<&'a Entries>,
-    /// Files that take a process into its control groups.
+    /// Files to which the process writes its PID to enter its control groups.
     pub entrances: &'a [PathBuf],
     pub events: &'a Sender<Event>,
-    /// Its standard input and output are a conversation ([`Running::conversation`]); else it reads
-    /// nothing, and what it writes is drained.
+    /// Its standard input and output are a conversation ([`Running::conversation`]); otherwise it
+    /// reads nothing, and its output is drained.
     pub talks: bool,
 }
 
@@ -44,24 +44,24 @@ pub struct Running {
     child: Child,
     watched: Watched,
     birth: Option<ProcessIdentity>,
-    /// In which journal it stands.
+    /// The journal that records it.
     journal: Option<Entries>,
-    /// Its number may be another's by now.
+    /// Once set, its PID may belong to another process.
     reaped: bool,
     pub written: Arc<Written>,
     drains: Vec<JoinHandle<()>>,
 }
 
-/// The child waits until it is written down, enters its groups, and only then becomes the server:
-/// nothing is started that is not in the journal. Where tare is gone before that, its word does not
-/// come, and the child ends.
+/// The child waits until it is recorded, enters its groups, and only then becomes the server, so
+/// that the journal has everything that was started. If tare dies before that, `go` never arrives
+/// and the child exits.
 const BIRTH: &str = r#"read -r word && [ "$word" = go ] || exit 125
 talks=$0
 while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done
 shift
 if [ "$talks" = talks ]; then exec "$@"; else exec "$@" </dev/null; fi"#;
 const GO: &[u8] = b"go\n";
-/// A millisecond each.
+/// How often to check for a drain's end, once per millisecond.
 const DRAIN_CHECKS: u32 = 200;
 
 impl Running {
@@ -93,35 +93,35 @@ impl Running {
         self.child.id()
     }
 
-    /// The ends of a conversation, once.
+    /// Returns both ends of the conversation, once.
     pub fn conversation(&mut self) -> Option<(ChildStdin, ChildStdout)> {
         Some((self.child.stdin.take()?, self.child.stdout.take()?))
     }
 
-    /// Whether its first process has ended, waiting for that at most so long.
+    /// Waits at most `limit`; returns whether its first process has ended.
     pub fn ends_within(&self, limit: DurationNs) -> bool {
         self.watched.ends_within(limit)
     }
 
-    /// Tells its whole group.
+    /// Signals its whole group.
     pub fn signal(&self, signal: i32) {
         if !self.reaped {
             let _ = self.watched.signal_group(self.child.id(), signal);
         }
     }
 
-    /// How it ended; it has.
+    /// Waits for its end and returns how it ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.reaped = true;
         self.child.wait().ok()
     }
 
-    /// The processes of its group that are left.
+    /// Returns the live processes of its group.
     pub fn members(&self) -> Vec<u32> {
         self.birth.as_ref().map_or_else(Vec::new, ending::members)
     }
 
-    /// Once all of its group has ended, it need not be looked for at the end.
+    /// Removes it from the journal once its whole group has ended.
     pub fn forget_if_gone(&mut self) {
         if let (Some(journal), Some(birth)) = (&self.journal, self.birth)
             && self.members().is_empty()
@@ -131,7 +131,7 @@ impl Running {
         }
     }
 
-    /// The newest lines that it wrote, for messages.
+    /// Returns its newest lines of output, for messages.
     pub fn last_words(&self) -> String {
         let lines = self.written.last_lines();
         if lines.is_empty() {
@@ -141,13 +141,13 @@ impl Running {
         }
     }
 
-    /// What it wrote that tells why it ended, a line each.
+    /// Returns the lines of output that show why it ended.
     pub fn last_output(&self) -> Vec<String> {
         self.written.telling_lines()
     }
 
-    /// Drains end when the last process that holds its output does. One that got away must not keep
-    /// tare waiting: its drain is left to itself.
+    /// Waits for its drains, which end with the last process that holds the output. A process that
+    /// escaped must not keep tare waiting, so its drain is abandoned.
     pub fn end_drains(&mut self) {
         for thread in self.drains.drain(..) {
             for _ in 0..DRAIN_CHECKS {
@@ -162,13 +162,13 @@ impl Running {
 }
 
 impl Start<'_> {
-    /// Whether its process waits for a word before it becomes what it is to be.
+    /// Returns whether its process waits for `go` before it becomes the requested program.
     fn is_held(&self) -> bool {
         self.journal.is_some() || !self.entrances.is_empty()
     }
 }
 
-/// Writes a new process down, and gives it the word that it waits for.
+/// Records a new process and sends it `go`.
 fn release(
     child: &mut Child,
     watched: &Watched,
@@ -196,7 +196,7 @@ fn release(
 fn spawn(start: &Start<'_>) -> Result<Child, Failure> {
     use std::os::unix::process::CommandExt;
     let named = start.argv.first().map(String::as_str).unwrap_or_default();
-    // Servers live where ordinary paths do not look.
+    // Servers may be outside the PATH of ordinary users.
     let found = match named.contains('/') {
         true => PathBuf::from(named),
         false => programs::need(&[named], named)?,
@@ -219,7 +219,7 @@ fn spawn(start: &Start<'_>) -> Result<Child, Failure> {
         .stderr(Stdio::piped())
         .process_group(0);
     let cpus = start.cpus.to_vec();
-    // Children inherit the CPUs of the thread that starts them; this one lives for that alone.
+    // A child inherits the CPUs of the thread that starts it, so this thread does nothing else.
     let starter = std::thread::spawn(move || {
         if !cpus.is_empty() {
             pin_to(&cpus).map_err(|error| Failure::environment(error.to_string()))?;
@@ -239,7 +239,7 @@ mod tests {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", BIRTH, "reads nothing", "--", "sh", "-c", "exit 7"]);
             let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-            // Dropped, it is closed, as it is when tare ends.
+            // Dropping stdin closes it, as happens when tare dies.
             child.stdin.take().unwrap().write_all(word.as_bytes()).unwrap();
             child.wait().unwrap().code()
         };

@@ -1,5 +1,5 @@
-//! A filter called without nginx: a process made for that loads the library, and is told over a
-//! pipe how often to call it with which URL. `tare filter caller` is that process.
+//! Calls a filter without nginx: a helper process, `tare filter caller`, loads the library and
+//! receives over a pipe which URL to check and how often.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,19 +12,19 @@ use tare_model::filters::FilterSpec;
 
 use tare_model::Failure;
 
-/// What the process is told, one a line.
+/// A request to the process, one per line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calls {
     pub url: String,
     pub calls: u64,
 }
 
-/// What it answers, one a line.
+/// Its answer, one per line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Called {
-    /// All calls together took this long.
+    /// Duration of all calls together.
     pub elapsed_ns: u64,
-    /// How many said yes, and how many neither yes nor no.
+    /// Calls that accepted; `failed` counts those that neither accepted nor refused.
     pub accepted: u64,
     pub failed: u64,
     /// The filter's own counters since it was started.
@@ -32,12 +32,11 @@ pub struct Called {
     pub counted_refused: u64,
 }
 
-/// What it says once it has loaded the library.
+/// First line of the process once it has loaded the library.
 pub const READY: &str = "ready";
-/// What it says where it could not, before the reason.
+/// First line if it could not, followed by the reason.
 pub const FAILED: &str = "failed: ";
 
-/// A running one.
 #[derive(Debug)]
 pub struct Caller {
     child: Child,
@@ -51,7 +50,7 @@ const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 const SOON: DurationNs = DurationNs::from_ms(500);
 
 impl Caller {
-    /// Starts one on these CPUs; `env` is what the library reads ([`FilterSpec::environment`]).
+    /// Starts one on these CPUs; `env` is for the library ([`super::environment`]).
     pub fn start(
         spec: &FilterSpec,
         env: &[(String, String)],
@@ -84,7 +83,7 @@ impl Caller {
         }
     }
 
-    /// Calls the filter so often.
+    /// Calls the filter `calls` times.
     pub fn call(&mut self, spec: &FilterSpec, url: &str, calls: u64) -> Result<Called, Failure> {
         let asked = Calls { url: url.to_owned(), calls };
         let asked = serde_json::to_string(&asked).unwrap_or_default() + "\n";
@@ -96,7 +95,7 @@ impl Caller {
         }
     }
 
-    /// Its next line; `None` where it has ended, or says nothing for too long.
+    /// Reads its next line; `None` if it has ended or the timeout passed.
     fn line(&mut self) -> Option<String> {
         if self.from.buffer().is_empty() && !readable_within(self.from.get_ref(), TIMEOUT) {
             return None;
@@ -106,7 +105,7 @@ impl Caller {
         (n > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// It has ended, or does now.
+    /// Returns why it gave no answer, and kills it.
     fn why(&mut self, spec: &FilterSpec) -> Failure {
         let ended = Watched::new(self.child.id()).is_ok_and(|watched| watched.ends_within(SOON));
         let _ = signal(self.child.id(), libc::SIGKILL);
@@ -126,7 +125,7 @@ impl Drop for Caller {
     }
 }
 
-/// How many calls take about so long.
+/// Returns how many calls take about `length`.
 pub fn calls_within(length: DurationNs, elapsed_ns: u64, calls: u64) -> u64 {
     let each = (elapsed_ns as f64 / calls.max(1) as f64).max(0.1);
     ((length.as_ns() as f64 / each) as u64).clamp(1, CALLS_MAX)

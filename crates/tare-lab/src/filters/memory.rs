@@ -10,13 +10,13 @@ use crate::journal::Journal;
 use crate::journal::resources;
 use tare_model::Failure;
 
-/// Makes shared memory, and notes that in the journal before.
+/// Creates shared memory, after recording it in the journal.
 pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<SharedMemory, Failure> {
     let note = |path: &Path| journal.record_before_create(resources::SharedMemory(path.to_owned()));
     SharedMemory::create(name, prefix, note)
 }
 
-/// Lives as long as this does.
+/// Shared memory that is removed when this is dropped.
 #[derive(Debug)]
 pub struct FilterMemory {
     pub name: String,
@@ -24,7 +24,7 @@ pub struct FilterMemory {
 }
 
 impl FilterMemory {
-    /// `state` is where journals are kept.
+    /// Returns `None` if the filter needs no shared memory. `state` is the folder of journals.
     pub fn of(spec: &FilterSpec, state: &Path) -> Result<Option<Self>, Failure> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         if !spec.filter.is_controlled() {

@@ -1,5 +1,5 @@
-//! Evidence that a filter is in the path: one URL is refused, and it counted what was asked. And
-//! what one call of it costs without nginx, by which the measured cost can be judged.
+//! Evidence that a filter is in the path: it refuses one URL, and counts all requests. Also
+//! measures the cost of one call without nginx, to compare the measured cost with.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,25 +15,25 @@ use crate::lab::server::Server;
 use crate::layers::{LayerProof, ProofContext};
 use tare_model::Failure;
 
-/// One launch's filter, between its start and its end.
+/// Proves the filter of one launch.
 #[derive(Debug)]
 pub struct FilterProof {
     spec: FilterSpec,
     status: FilterStatus,
-    /// Why it is not in the path, where that is known already.
+    /// Why it is not in the path, if that is already known.
     broken: Option<String>,
     before: FilterCounts,
-    /// Whether the path that is asked for begins with the prefix.
+    /// Whether the requested path begins with the prefix.
     accepts: bool,
     call_ns: f64,
 }
 
-/// Calls are timed in a few parts, of which the median counts: one interruption spoils one part.
+/// Calls are timed in parts, and their median counts: an interruption spoils only one part.
 const PARTS: usize = 5;
 const PART: DurationNs = DurationNs::from_us(600);
 
 impl FilterProof {
-    /// Asks for what must be refused; to be called before load, when the server answers.
+    /// Requests what must be refused. Call it before load, once the server answers.
     pub fn begin(
         spec: &FilterSpec,
         server: &Server,
@@ -95,7 +95,7 @@ impl LayerProof for FilterProof {
         };
         let counts = after.since(self.before);
         let FilterCounts { seen, accepted, refused } = counts;
-        // Each request that the module saw had its answer of the filter, and the right one.
+        // The filter must have answered every request that the module saw, and correctly.
         let is_as_expected = match (self.spec.filter, self.accepts) {
             (FilterKind::Identity, _) => accepted == 0 && refused == 0,
             (_, true) => accepted == seen && refused == 0,
@@ -119,9 +119,9 @@ impl LayerProof for FilterProof {
     }
 }
 
-/// One call, in nanoseconds.
+/// Measures the cost of one call, in nanoseconds.
 fn call_cost(spec: &FilterSpec, context: &ProofContext<'_>) -> Result<f64, Failure> {
-    // It has a memory of its own: the launch's counters are for its requests.
+    // It has its own memory: the launch's counters must count only the launch's requests.
     let memory = FilterMemory::of(spec, context.state)?;
     let shared = memory.as_ref().map(|memory| memory.name.as_str());
     let mut caller = Caller::start(spec, &environment(spec, shared)?, context.cpus)?;

@@ -1,5 +1,5 @@
-//! The controller's side of shared memory: it makes it, reads the counters, changes the prefix. The
-//! layout is that of filters/include/shared.h; the filters map it, here it is a file like others.
+//! The controller's side of shared memory: creates it, reads the counters, changes the prefix. The
+//! layout is in filters/include/shared.h. Filters map it; here it is read and written as a file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,7 +32,7 @@ pub struct SharedMemory {
     file: File,
 }
 
-/// Counters of all processes together.
+/// Counters, summed over all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub accepted: u64,
@@ -43,7 +43,7 @@ pub fn path_of(name: &str) -> PathBuf {
     PathBuf::from("/dev/shm").join(name)
 }
 
-/// A name that is ours to make and to remove.
+/// Checks that tare may create and remove an object of this name.
 pub fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let ours = name.strip_prefix(PREFIX).is_some_and(|rest| !rest.is_empty());
@@ -56,7 +56,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl SharedMemory {
-    /// Makes it; `note` is told before of each object that will be there.
+    /// Creates it; `note` is called before each object is created.
     pub(super) fn create(
         name: &str,
         prefix: &str,
@@ -66,7 +66,7 @@ impl SharedMemory {
         if path.symlink_metadata().is_ok() {
             return Err(Failure::environment(Self::whose(name)));
         }
-        // It appears whole, under its name, or not at all.
+        // Fill it under another name first, so that it appears complete or not at all.
         let unfinished = path_of(&format!("{name}.{}", std::process::id()));
         note(&unfinished)?;
         note(&path)?;
@@ -77,7 +77,7 @@ impl SharedMemory {
             .create_new(true)
             .open(&unfinished)
             .map_err(failed)?;
-        // nginx maps it before its workers give up root.
+        // 0600 is enough: nginx maps it before its workers drop root.
         let mine = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         let fill = || -> io::Result<()> {
             file.set_permissions(mine)?;
@@ -89,16 +89,16 @@ impl SharedMemory {
         fill().map_err(failed)?;
         let mut memory = Self { path: path.clone(), file };
         memory.set_prefix(prefix)?;
-        // Unlike a rename, a link does not replace what came in between.
+        // Unlike a rename, a link does not replace an object created in the meantime.
         std::fs::hard_link(&unfinished, &path).map_err(failed)?;
         std::fs::remove_file(&unfinished).map_err(failed)?;
         Ok(memory)
     }
 
-    /// Opens what a controller that runs has made.
+    /// Opens the memory of a running controller.
     pub fn open(name: &str) -> Result<Self, Failure> {
         let path = path_of(name);
-        // /dev/shm is everybody's: another user's object of this name, or a link, is not opened.
+        // Any user can write to /dev/shm: links and other users' objects are refused.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let open = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
         let file = open.map_err(|error| {
@@ -121,12 +121,12 @@ impl SharedMemory {
         Ok(memory)
     }
 
-    /// The process that made it, as it says itself.
+    /// The pid of its creator, as recorded in it.
     pub fn owner(&self) -> Option<u32> {
         self.number32(OWNER_AT).ok()
     }
 
-    /// Why a name cannot be taken: who has it.
+    /// Explains why a name is not free.
     fn whose(name: &str) -> String {
         let path = path_of(name);
         let shown = path.display();
@@ -143,14 +143,14 @@ impl SharedMemory {
         }
     }
 
-    /// Into the place that is not read now; then all turn to it at once.
+    /// Writes to the slot that is not in use, then switches all readers to it at once.
     pub fn set_prefix(&mut self, prefix: &str) -> Result<(), Failure> {
         if prefix.is_empty() || prefix.len() > PREFIX_MAX {
             let text = format!("the prefix has {} bytes; 1 to {PREFIX_MAX} do", prefix.len());
             return Err(Failure::usage(text));
         }
         let write = || -> io::Result<()> {
-            // Two that change it at once would write into the same place.
+            // Without the lock, two writers would use the same slot.
             lock(&self.file)?;
             let next = self.number32(GENERATION_AT)?.wrapping_add(1);
             let place = u64::from(next & 1);

@@ -1,4 +1,4 @@
-//! What nginx's module counted, from its status page.
+//! Counts of nginx's filter module, from its status page.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -10,27 +10,26 @@ use tare_io::time::monotonic_now;
 
 use crate::lab::server::Server;
 
-/// Where the page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterStatus {
     pub address: SocketAddr,
 }
 
-/// Its path.
+/// Path of the status page.
 pub const PAGE: &str = "/tare-filter";
 
 /// Counts of all workers since nginx started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilterCounts {
-    /// Requests that the module was asked about, by its own count.
+    /// Requests that the module saw, by its own count.
     pub seen: u64,
-    /// The filter counted these.
+    /// Counted by the filter, as is `refused`.
     pub accepted: u64,
     pub refused: u64,
 }
 
-/// Workers publish their counts this long after they changed (PUBLISH_MS of the module is 20), and
-/// a busy machine is late.
+/// Workers publish their counts 20 ms after a change (the module's PUBLISH_MS), later on a busy
+/// machine.
 const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(500);
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 
@@ -39,7 +38,7 @@ impl FilterStatus {
         parse(&server.page(self.address, PAGE)?)
     }
 
-    /// Reads until the module has seen so many, or it is too late for that to be a delay.
+    /// Reads until the module has seen `seen` requests, or the wait is too long for a mere delay.
     pub fn read_settled(
         &self,
         server: &Server,

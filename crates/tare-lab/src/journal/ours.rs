@@ -1,11 +1,11 @@
-//! Names of what tare makes.
+//! Names of what tare creates.
 
 use std::path::Path;
 
-/// Everything tare makes bears it, and nothing else is ever removed.
+/// Prefix of everything that tare creates; nothing without it is ever removed.
 pub const PREFIX: &str = "tare-";
 
-/// Everything that tare makes in a cluster bears this label, too.
+/// Label of everything that tare creates in a cluster.
 pub const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "tare");
 
 pub fn is_ours(name: &str) -> bool {

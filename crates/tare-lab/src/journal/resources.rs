@@ -1,7 +1,7 @@
-//! What tare makes outside its memory: what the journal writes of each, and how each is
-//! removed. They are data, never a command line: a journal decides what root kills and removes.
+//! Resources that tare creates outside its memory: what the journal records of each, and how each
+//! is removed. They are data, never a command line: a journal decides what root kills and removes.
 //!
-//! A new kind is a file here, and a line in `resources!`.
+//! To add a kind, add a file here and a line in `resources!`.
 
 mod blocked_range;
 mod cgroup;
@@ -35,7 +35,7 @@ pub use ssh_folder::SshFolder;
 
 macro_rules! resources {
     ($($kind:ident;)*) => {
-        /// Something to remove.
+        /// A resource to be removed.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Resource { $($kind($kind),)* }

@@ -1,5 +1,5 @@
-//! The one way to a temporary folder: a name that nobody can guess, in a folder where nobody else
-//! can replace it, for this user alone, and in the journal before it is made.
+//! The only way to create a temporary folder: its name cannot be guessed, nobody else can replace
+//! it or access it, and it is in the journal before it is created.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub fn folder(journal: &Journal) -> Result<PathBuf, Failure> {
     folder_in(&above()?, journal)
 }
 
-/// The same below another folder, of which the caller knows that nobody else can write to it.
+/// Creates one below another folder, to which the caller knows that nobody else can write.
 pub fn folder_in(above: &Path, journal: &Journal) -> Result<PathBuf, Failure> {
     let random = owned::random_name()
         .map_err(|error| Failure::environment(format!("no random name can be made: {error}")))?;
@@ -25,7 +25,8 @@ pub fn folder_in(above: &Path, journal: &Journal) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Where temporary folders go: its real path, which configurations of servers can hold.
+/// Returns the real path of the folder for temporary folders, which servers' configurations can
+/// hold.
 fn above() -> Result<PathBuf, Failure> {
     let asked = std::env::temp_dir();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);

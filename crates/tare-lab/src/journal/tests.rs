@@ -33,7 +33,7 @@ impl State {
         Self(path)
     }
 
-    /// A journal that a process which is no more has left: no process has this number and start.
+    /// Writes a dead process's journal: no process has this pid and start time.
     fn left_behind(&self, made: &[Resource]) -> PathBuf {
         let lines: Vec<_> = made.iter().map(|made| serde_json::to_string(made).unwrap()).collect();
         let header = serde_json::to_string(&Header::here().unwrap()).unwrap();
@@ -61,7 +61,7 @@ fn group() -> (Child, ProcessIdentity) {
     process("sleep 1000 & echo; exec sleep 1000")
 }
 
-/// One that says a line when it is ready.
+/// Starts a process group that prints a line when it is ready.
 fn process(script: &str) -> (Child, ProcessIdentity) {
     let mut command = Command::new("sh");
     command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
@@ -72,7 +72,7 @@ fn process(script: &str) -> (Child, ProcessIdentity) {
     (child, birth)
 }
 
-/// As another user; `None` where this is not root.
+/// Runs a script as another user; `None` if this is not root.
 fn as_nobody(script: &str) -> Option<Child> {
     if !is_root() {
         not_run("another user's files need root to be made");
@@ -111,7 +111,7 @@ fn processes_end_before_what_they_make_is_removed() {
     let state = State::new("order");
     let (marker, made) = (state.0.join("marker"), state.0.join("tare-made"));
     std::fs::write(&marker, "").unwrap();
-    // As a runtime that is about to make control groups: these are noted after its process.
+    // Like a runtime that is about to create control groups, which are recorded after its process.
     let script =
         format!("echo; while [ -e {} ]; do mkdir -p {}; done", marker.display(), made.display());
     let (mut child, birth) = process(&script);
@@ -131,8 +131,8 @@ fn what_the_dead_left_is_removed_and_nothing_else() {
     std::fs::create_dir_all(ours.join("in/it")).unwrap();
     std::fs::create_dir(&theirs).unwrap();
     let (mut child, birth) = group();
-    // A process that has the number of one of ours, but started at another time: as after a restart
-    // of the machine, or once numbers have come round.
+    // A process with the pid of one of ours but another start time, as after a reboot, or once pids
+    // are reused.
     let (mut stranger, other) = group();
     let other = ProcessIdentity { started_ticks: other.started_ticks - 1, ..other };
     state.left_behind(&[
@@ -166,7 +166,7 @@ fn a_group_whose_leader_has_ended_is_ended_in_its_session_only() {
     assert_eq!(crate::executor::ending::end_group(&birth), 1);
 }
 
-/// Its number may be a stranger's by now; the control group knows who is ours.
+/// The leader's pid may be reused by now; the control group lists exactly our processes.
 #[test]
 fn beside_a_control_group_a_group_without_its_leader_is_left_to_that() {
     let state = State::new("leaderless");
@@ -180,7 +180,7 @@ fn beside_a_control_group_a_group_without_its_leader_is_left_to_that() {
     assert_eq!(crate::executor::ending::end_group(&birth), 1, "it lived");
 }
 
-/// As an ordinary user, or where groups can only be read: their names were written first.
+/// True of ordinary users, and of read-only control groups: their names were recorded first.
 #[test]
 fn where_a_control_group_could_not_be_made_its_processes_are_ended_by_session() {
     let state = State::new("groupless");
@@ -231,7 +231,7 @@ fn a_journal_that_is_not_understood_is_kept_and_reported() {
         assert!(cleaned.complaints[0].contains("is not understood"), "{cleaned:?}");
         assert!(path.exists() && folder.exists());
     }
-    // A line that the kill cut short tells of something that was not made.
+    // A line cut short by a kill names something that was never created.
     state.written(&format!("{header}\n{line}\n{{\"folder\":\"/cut"));
     assert_eq!(clean(&state.0).removed.len(), 1);
 }
@@ -260,7 +260,7 @@ fn files_that_others_could_have_written_are_refused() {
     std::os::unix::fs::symlink(&other, &kept).unwrap();
     refused("is not a regular file");
     std::fs::remove_file(&kept).unwrap();
-    // A FIFO would keep whoever opens it waiting.
+    // Opening a FIFO would block.
     assert!(Command::new("mkfifo").arg(&kept).status().unwrap().success());
     refused("is not a regular file");
     assert!(child.try_wait().unwrap().is_none());
@@ -290,7 +290,7 @@ fn another_users_folder_is_refused() {
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was made in it");
 }
 
-/// A folder of root's that everybody may write to, such as /tmp, is neither used nor closed.
+/// A folder that everybody may write to, such as /tmp, is neither used nor made private.
 #[test]
 fn another_users_link_to_a_folder_of_ours_is_not_followed() {
     let state = State::new("linked");
@@ -313,7 +313,7 @@ fn another_users_link_to_a_folder_of_ours_is_not_followed() {
         assert!(error.contains("can be changed by other users (mode 1777)"), "{error}");
         assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o7777, 0o1777);
     }
-    // A link of our own is.
+    // A link of our own is followed.
     let own = state.0.join("own");
     std::fs::create_dir(state.0.join("real")).unwrap();
     std::os::unix::fs::symlink("real/../real", &own).unwrap();
@@ -337,7 +337,7 @@ fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
     assert_eq!(cleaned.complaints.len(), 2, "{cleaned:?}");
     assert!(cleaned.complaints.iter().all(|text| text.contains("is a symbolic link")));
     assert!(real.join("tare-x/kept").exists());
-    // It was closed to others, who could have locked it.
+    // Open the folder, which was made private so that others cannot lock it.
     std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o711)).unwrap();
     let open = state.0.join("open");
     std::fs::create_dir(&open).unwrap();
@@ -345,7 +345,7 @@ fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
     let theirs = open.join("tare-theirs");
     let Some(mut nobody) = as_nobody(&format!("mkdir {}", theirs.display())) else { return };
     assert!(nobody.wait().unwrap().success());
-    // A link inside a folder of ours is removed, and not what it leads to.
+    // A link inside a folder of ours is removed, but its target is not.
     let ours = state.0.join("tare-ours");
     std::fs::create_dir(&ours).unwrap();
     std::os::unix::fs::symlink(&real, ours.join("out")).unwrap();
@@ -400,7 +400,7 @@ fn a_deep_nest_is_removed() {
 fn a_journal_is_locked_as_long_as_its_process_lives() {
     let state = State::new("lock");
     let journal = Journal::create(&state.0).unwrap();
-    // Under the name of a process that is not there, as seen from another namespace.
+    // Rename it after a pid that does not exist, as if seen from another namespace.
     let (own, other) = (journal.0.inner().name.clone(), state.0.join("tare-1-1-0.journal"));
     std::fs::rename(state.0.join(own), &other).unwrap();
     assert_eq!(clean(&state.0).running, 1);
@@ -409,7 +409,7 @@ fn a_journal_is_locked_as_long_as_its_process_lives() {
     assert!(!other.exists(), "it said nothing, and is removed");
 }
 
-/// A container that was ended takes its processes with it, and leaves what it made elsewhere.
+/// A container that ended took its processes with it, and left what it created elsewhere.
 #[test]
 fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     let state = State::new("namespace");
@@ -425,7 +425,7 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     let journal = write("pid:[1]");
     let cleaned = clean(&state.0);
     if Header::here().unwrap().pid_namespace != FIRST_PID_NAMESPACE {
-        // In a container the host's processes are not seen.
+        // The host's processes are not visible in a container.
         assert!(cleaned.complaints[0].contains("another process namespace"), "{cleaned:?}");
         tare_io::process::signal_group(child.id(), libc::SIGKILL).unwrap();
         child.wait().unwrap();
@@ -433,7 +433,7 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     }
     assert!(cleaned.complaints.is_empty() && !ours.exists() && !journal.exists(), "{cleaned:?}");
     assert!(processes::Stat::of(child.id()).is_some(), "its number is of another namespace");
-    // One that lives: of a process in a namespace of its own.
+    // A namespace that still exists, that of a running process.
     let alone = Command::new("unshare").args(["-pf", "sleep", "100"]).process_group(0).spawn();
     if let (true, Ok(mut other)) = (is_root(), alone) {
         let mut found = None;

@@ -1,4 +1,4 @@
-//! A place while a run lasts: started when it is first needed, started afresh when that is due.
+//! A place during a run: started when first needed, and started afresh when due.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -19,8 +19,8 @@ use crate::meters::metering::MeterSource;
 use crate::places::{LabResources, Place, PlaceContext, Restarts};
 use tare_model::Failure;
 
-/// The first rounds of a run, over which a slow place is started afresh as often as was asked: many
-/// runs have no more.
+/// The first rounds of a run, over which a slow place is started `launches` times; many runs have
+/// no more rounds.
 const FIRST_ROUNDS: u32 = 6;
 
 #[derive(Debug)]
@@ -29,12 +29,12 @@ pub struct PlaceInstance {
     cgroup: Option<Cgroup>,
     agent: Option<Arc<Agent>>,
     proof: Option<Proof>,
-    /// The round in which it was last started, and how often it was.
+    /// The round of its last start, and the number of starts.
     started_in: u32,
     pub starts: u32,
-    /// As often as a slow one is started over the first rounds.
+    /// Starts of a slow place over the first rounds.
     launches: u32,
-    /// Who it is in the run's log.
+    /// Its name in the run's log, and where events go.
     log: (String, Sender<Event>),
 }
 
@@ -50,7 +50,7 @@ impl PlaceInstance {
         Self { place, cgroup, agent, proof, started_in, starts, launches, log }
     }
 
-    /// Begins to start it (afresh) where that is due.
+    /// Begins to start it, if it is not up or a fresh start is due.
     pub fn begin(&mut self, round: u32, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         if self.is_up(round, resources) {
             return Ok(());
@@ -59,7 +59,7 @@ impl PlaceInstance {
         self.place.begin(resources)
     }
 
-    /// Ends it, if it is up: what comes next is a start from nothing.
+    /// Ends it if it is up, so that its next start begins from nothing.
     pub fn make_way(&mut self) {
         if self.agent.is_some() {
             self.end_old();
@@ -79,7 +79,7 @@ impl PlaceInstance {
         self.down();
     }
 
-    /// Its agent, started (afresh) where that is due.
+    /// Returns its agent; starts it first if it is not up or a fresh start is due.
     pub fn up(
         &mut self,
         round: u32,
@@ -111,7 +111,7 @@ impl PlaceInstance {
         match self.place.restarts() {
             Restarts::Never => false,
             Restarts::EachRound => age > 0,
-            // Then ever more rarely: a long run is not to be spent on starting machines.
+            // Starts become ever rarer: a long run should not be spent on starting machines.
             Restarts::AFewTimes if self.starts >= self.launches => {
                 round >= 2 * self.started_in.max(FIRST_ROUNDS / 2)
             }
@@ -126,7 +126,7 @@ impl PlaceInstance {
         }
     }
 
-    /// How a server or hop is started in it, whose agent that is.
+    /// Returns how a server or hop is started in it; `agent` is the place's.
     pub fn starting<'a>(
         &self,
         agent: &Arc<Agent>,
@@ -148,19 +148,19 @@ impl PlaceInstance {
         }
     }
 
-    /// CPU time of all that ran in it; unknown on other machines.
+    /// Returns the CPU time of all that ran in it; `None` without a control group here.
     pub fn cpu_ns(&self) -> Option<u64> {
         Meter::new(Some(self.cgroup.as_ref()?), 0).cpu_ns()
     }
 
-    /// Those on this machine that belong to it.
+    /// Returns the processes on this machine that belong to it.
     pub fn processes(&self) -> Vec<u32> {
         let tree = self.agent.iter().filter_map(|agent| agent.pid());
         let tree = tree.flat_map(processes::tree);
         tree.chain(self.cgroup.iter().flat_map(Cgroup::processes)).collect()
     }
 
-    /// Whether it may have processes on this machine that cannot be told from others'.
+    /// Returns whether it may have processes on this machine that cannot be recognised.
     pub fn has_helpers_unseen(&self) -> bool {
         self.place.has_helpers() && (self.cgroup.is_none() || !self.place.is_metered_from_here())
     }
@@ -169,12 +169,12 @@ impl PlaceInstance {
         self.proof.as_ref()
     }
 
-    /// Where load is made in it, while it is up.
+    /// Returns where load is made in it, while it is up.
     pub fn site(&self) -> Option<Site> {
         self.agent.clone().map(Site::There)
     }
 
-    /// What a mesh put into it.
+    /// Returns what a mesh injected into it.
     pub fn injected(&self) -> Option<Injected> {
         self.place.injected(self.agent.as_ref()?)
     }
@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Never started: only its rule is asked.
+    /// A place that is never started; only its restart rule is used.
     #[derive(Debug)]
     struct Paper(Restarts);
 

@@ -1,5 +1,5 @@
-//! Load from wherever a variant's clients are: this process, or agents. Several clients divide a
-//! load, begin each slice at one instant, and what they saw is merged.
+//! Load from a variant's clients: this process or agents. Several clients divide a load and begin
+//! each slice at one instant; their results are merged.
 
 use tare_io::DurationNs;
 use tare_io::Instant;
@@ -21,24 +21,24 @@ use tare_model::Failure;
 /// Load on one variant.
 #[derive(Debug, Default)]
 pub struct Load {
-    /// Its clients, and what each has opened.
+    /// Its clients, and the load that each has open.
     clients: Vec<(Site, LoadId)>,
     timeout: DurationNs,
-    /// Requests that probes sent since this was last looked at.
+    /// Requests that probes sent since [`MakeLoad::take_sent`].
     sent: u64,
-    /// What opening its connections was like.
+    /// Measurements from opening its connections.
     opening: Option<Measured>,
 }
 
 /// Each client opens one lane.
 const LANE: LaneId = LaneId(0);
-/// Beyond the slice itself: its drain, and the way there and back.
+/// Extra time beyond the slice itself: its drain, and the round trip.
 const GRACE: DurationNs = DurationNs::from_secs(20);
-/// From the word to the instant, beside twice the way to the slowest.
+/// From the request to the start of a slice, in addition to two of the longest round trips.
 const LEAD: DurationNs = DurationNs::from_ms(2);
-/// A slice of which a client began later than this part of it is made again …
+/// A slice is repeated if a client begins later than its window divided by this …
 const LATE_SHARE: u64 = 10;
-/// … so often, for a client may be held up now and then.
+/// … at most this often in all: a client may be delayed now and then.
 const TRIES: u32 = 5;
 const WHY_CHARS_MAX: usize = 500;
 
@@ -53,7 +53,7 @@ impl MakeLoad for Load {
         let asked =
             clients.iter().zip(parts).map(|(site, part)| (site, Open { lanes: vec![part] }));
         let replies = ask_each(asked, TIMEOUT);
-        // Where one fails the others are open, and must be closed.
+        // If one fails, the others are open and must be closed.
         let of_site = |(site, reply): (&Site, &Result<Opened, Failure>)| {
             reply.as_ref().ok().map(|opened| (site.clone(), opened.load))
         };
@@ -108,13 +108,13 @@ impl MakeLoad for Load {
 }
 
 impl Load {
-    /// What opening its connections was like; `None` before they were.
+    /// Returns the measurements from opening its connections; `None` before that.
     pub fn opening(&self) -> Option<&Measured> {
         self.opening.as_ref()
     }
 
-    /// The intervals of the last slice, where it handed them over: those of each client, and each
-    /// begins when it did since the first of its client's.
+    /// Returns the intervals of the last slice, if it kept them, client by client. Each begins at
+    /// its offset from the client's first interval.
     pub fn intervals(&self) -> Result<Vec<Measured>, Failure> {
         let mut all: Vec<Measured> = Vec::new();
         for (site, load) in &self.clients {
@@ -135,7 +135,7 @@ impl Load {
         Ok(all)
     }
 
-    /// An agent keeps what nobody closes.
+    /// Closes its loads: agents keep what is not closed.
     fn give_up(&mut self) {
         for (site, load) in self.clients.drain(..) {
             let _ = site.ask(Close { load });
@@ -158,13 +158,13 @@ impl Load {
         errors.max().unwrap_or_default()
     }
 
-    /// The same slice by several clients, who begin it at one instant.
+    /// Runs the same slice on several clients, which begin it at one instant.
     fn slice_alongside(&self, stretch: Stretch) -> Result<Measured, Failure> {
         let limit = stretch.ramp + stretch.window + self.timeout + GRACE;
         let late_max = DurationNs::from_ns(stretch.window.as_ns() / LATE_SHARE);
         let clients = &self.clients;
         let mut late = DurationNs::ZERO;
-        // What slices that do not count cost the server is part of what it used meanwhile.
+        // Repeated slices also cost the server CPU time, so their replies are counted too.
         let mut answered = 0;
         for _ in 0..TRIES {
             let trips = clients.iter().map(|(site, _)| site.clock().trip);
@@ -186,8 +186,8 @@ impl Load {
             let nobody = || Failure::bug("a load by nobody");
             let mut all = Measured::alongside(parts).ok_or_else(nobody)?;
             all.counts.answered += answered;
-            // Without a ramp it is no slice, but tells what a ramp costs, or warms a server up: that
-            // need not be at the same instants.
+            // A stretch without a ramp is no slice: it measures the cost of a ramp or warms a
+            // server up, and its clients need not begin together.
             if late > late_max && stretch.ramp > DurationNs::ZERO {
                 answered = all.counts.answered;
                 continue;
@@ -217,8 +217,8 @@ impl Drop for Load {
     }
 }
 
-/// Makes the same stretch of each load at the same time, and reads these meters
-/// meanwhile, at the end of each interval.
+/// Runs the same stretch of each load at the same time, and reads these meters at the end of each
+/// interval.
 pub fn at_once(
     loads: &mut [&mut Load],
     stretch: Stretch,
@@ -228,7 +228,7 @@ pub fn at_once(
     let trip = trips.max().unwrap_or_default();
     let start = monotonic_now() + trip + trip + LEAD;
     let stretch = Stretch { start_at: Some(start), ..stretch };
-    // One more, so that the last interval is between two of them, however late it ends.
+    // One reading more, so that the last interval is between two of them even if it ends late.
     let intervals = stretch.window.as_ns().div_ceil(stretch.interval.as_ns().max(1));
     let times = u32::try_from(intervals + 2).unwrap_or(u32::MAX);
     std::thread::scope(|scope| {

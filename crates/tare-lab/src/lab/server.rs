@@ -1,4 +1,4 @@
-//! A server or a layer's process that runs, wherever that is: a handle on who holds it.
+//! Handles on running servers and layers' processes, wherever they run.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,25 +23,25 @@ use crate::machine::cgroup::Cgroup;
 use crate::meters::metering::MeterSource;
 use tare_model::Failure;
 
-/// Dropped, it ends.
+/// A running server or layer's process. Dropping it ends it.
 #[derive(Debug)]
 pub struct Server {
     who: String,
-    /// Who is asked about it.
+    /// The site that carries out requests about it.
     site: Site,
     process: Process,
-    /// Who reads what it uses.
+    /// The site and target that meter it.
     metered: MeterSource,
     port: u16,
     ready_within: DurationNs,
-    /// Who was connected when it was last metered, where that can be asked.
+    /// Its peers when it was last metered, if its site is an agent.
     peers: Mutex<BTreeMap<IpAddr, u64>>,
 }
 
 #[derive(Debug)]
 enum Process {
     Started(ServerId),
-    /// Ended, with what it had logged.
+    /// Ended; the lines and bytes that it had logged.
     Ended((u64, u64)),
     /// A cluster starts and ends it.
     Injected(Box<Injected>),
@@ -53,15 +53,15 @@ pub struct Starting<'a> {
     pub site: Site,
     pub who: &'a str,
     pub cpus: Vec<usize>,
-    /// Which it is started in.
+    /// The control group that it is started in.
     pub cgroup: Option<Cgroup>,
-    /// Who meters it, where that is not who holds it.
+    /// The site and target that meter it, if not the server's own.
     pub metered: Option<MeterSource>,
 }
 
-/// Beyond what it is allowed, an answer about it may take so long.
+/// Extra time for a reply, beyond the timeout of the request.
 const GRACE: DurationNs = DurationNs::from_secs(10);
-/// The last lines of a server elsewhere, with how it ended.
+/// Limit of the output that a remote server's end is reported with.
 const WORDS_CHARS_MAX: usize = 4000;
 
 impl Server {
@@ -112,7 +112,7 @@ impl Server {
         }
     }
 
-    /// Waits a little for the server to become ready; an error once it is dead, or too late.
+    /// Waits briefly for the server to become ready; fails once it is dead or past `limit`.
     pub fn not_yet(&self, limit: Instant) -> Result<(), Failure> {
         let Process::Started(server) = self.process else { return Ok(()) };
         self.ask(AwaitReady { server, late: monotonic_now() > limit }, TIMEOUT)
@@ -128,7 +128,7 @@ impl Server {
             }
     }
 
-    /// How it ended, in words that help; `None` where only its place knows.
+    /// Describes how it ended; `None` if only its place knows.
     pub fn how_it_ended(&self) -> Option<String> {
         let Process::Started(server) = self.process else { return None };
         let told = self.ask(HowItEnded { server }, TIMEOUT).ok()??;
@@ -141,15 +141,16 @@ impl Server {
         })
     }
 
-    /// Why the place it runs in is no more; `None` where it still is after so long.
+    /// Waits up to `timeout` for its place to end; returns why it ended, or `None` if it is still
+    /// up.
     pub fn place_gone(&self, timeout: DurationNs) -> Option<Failure> {
         self.site.gone(timeout).map(|error| error.named(&self.who))
     }
 
-    /// Who meters it. To be asked when the server has given a reply: its processes are then all
-    /// there.
+    /// Returns what meters it. Call it once the server has replied: all its processes exist by
+    /// then.
     pub fn meter(&self) -> &MeterSource {
-        // Connections are open when it is made anew, after warm-up.
+        // Connections are open when the meter is made again, after warm-up.
         if self.site.agent().is_some()
             && matches!(self.process, Process::Started(_))
             && let Ok(peers) = self.ask(Peers { port: self.port }, TIMEOUT)
@@ -160,12 +161,12 @@ impl Server {
         &self.metered
     }
 
-    /// Who is asked about it.
+    /// Returns where requests about it are carried out.
     pub fn site(&self) -> &Site {
         &self.site
     }
 
-    /// Lines and bytes that it wrote: to its standard streams, and to its log files.
+    /// Returns the lines and bytes that it wrote to its standard streams and log files.
     pub fn logged(&self) -> (u64, u64) {
         match &self.process {
             Process::Started(server) => {
@@ -176,17 +177,17 @@ impl Server {
         }
     }
 
-    /// A page over plain HTTP, asked where the server runs.
+    /// Fetches a page over plain HTTP from where the server runs.
     pub fn page(&self, address: SocketAddr, path: &str) -> Option<String> {
         self.ask(Page { address, path: path.to_owned() }, TIMEOUT).ok()?
     }
 
-    /// Lines of a file, where the server runs.
+    /// Counts the lines of a file where the server runs.
     pub fn lines(&self, path: &Path) -> Option<u64> {
         self.ask(Lines { path: path.to_owned() }, TIMEOUT).ok()?
     }
 
-    /// Its own count of requests now, asked where it runs.
+    /// Reads its own count of requests, where it runs.
     pub fn count(&self, source: &CountSource) -> Option<u64> {
         match source {
             CountSource::Page { address, path, page } => page.parse(&self.page(*address, path)?),
@@ -194,13 +195,12 @@ impl Server {
         }
     }
 
-    /// Who is connected to it, as far as was seen when it was metered.
+    /// Returns the peers that were connected when it was last metered.
     pub fn peers(&self) -> BTreeMap<IpAddr, u64> {
         self.peers.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Asks it to end; [`Server::stop`] then waits. Servers that are stopped together are asked
-    /// together.
+    /// Asks it to end; [`Server::stop`] then waits. Several servers can thus end at the same time.
     pub fn ask_to_stop(&mut self) {
         if let Process::Started(server) = self.process {
             let _ = self.ask(AskToStop { server }, TIMEOUT);

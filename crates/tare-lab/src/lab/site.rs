@@ -1,4 +1,4 @@
-//! Where requests are carried out: the same executor in this process, or at the end of a stream.
+//! Sites carry out requests: an executor in this process, or an agent.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ impl Site {
         self.ask_within(request, TIMEOUT)
     }
 
-    /// In this process nothing is cut off: what waits there has limits of its own.
+    /// Sends a request and waits for the reply. In this process `timeout` is ignored: requests have
+    /// limits of their own there.
     pub fn ask_within<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
         match self {
             Self::Here(executor) => request.carry_out(executor),
@@ -37,7 +38,7 @@ impl Site {
         }
     }
 
-    /// The agent, where it is one's.
+    /// Returns the agent, if the site is one.
     pub fn agent(&self) -> Option<&Arc<Agent>> {
         match self {
             Self::Here(_) => None,
@@ -45,25 +46,25 @@ impl Site {
         }
     }
 
-    /// How far its clocks are from this process's, as was last found.
+    /// Returns the offset of its clocks from this process's, as last measured.
     pub fn clock(&self) -> Offset {
         self.agent().map_or_else(Offset::default, |agent| agent.clock())
     }
 
-    /// Finds that anew: clocks drift.
+    /// Measures the offset again: clocks drift.
     pub fn set_clock(&self) -> Result<(), Failure> {
         let Some(agent) = self.agent() else { return Ok(()) };
         agent.set_clock(Offset::find(|| self.ask(ReadClocks {}))?);
         Ok(())
     }
 
-    /// Why there is nobody to ask any more.
+    /// Returns why the agent is gone, waiting for that up to `timeout`.
     pub fn gone(&self, timeout: DurationNs) -> Option<Failure> {
         self.agent().and_then(|agent| agent.gone(timeout))
     }
 }
 
-/// Asks several at the same time, and waits for all; the first complaint, if there is one.
+/// Sends several requests at the same time and waits for all; returns the first error, if any.
 pub fn ask_all<'a, A: Ask>(
     asked: impl IntoIterator<Item = (&'a Site, A)>,
     timeout: DurationNs,
@@ -71,8 +72,8 @@ pub fn ask_all<'a, A: Ask>(
     ask_each(asked, timeout).into_iter().collect()
 }
 
-/// Asks several at the same time, and waits for all: what each said. A single one is asked by this
-/// thread.
+/// Sends several requests at the same time and waits for all; returns each result. A single request
+/// is sent by this thread.
 pub fn ask_each<'a, A: Ask>(
     asked: impl IntoIterator<Item = (&'a Site, A)>,
     timeout: DurationNs,

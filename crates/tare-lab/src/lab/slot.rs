@@ -31,13 +31,13 @@ pub struct VariantSlot {
     /// The server's control group, or its place's.
     pub cgroup: Option<Cgroup>,
     pub needs: Arc<LaunchNeeds>,
-    /// What its layers' processes are started with.
+    /// How its layers' processes are started.
     pub hops: Vec<HopContext>,
-    /// Where its servers keep their files, here or in their place.
+    /// The folder of its servers' files, on this machine or in their place.
     pub folder: PathBuf,
     pub ports: Ports,
     pub server: Option<PlaceInstance>,
-    /// In the order in which the variant names them.
+    /// In the order of the variant's configuration.
     pub clients: Vec<ClientSeat>,
     pub client_addresses: ClientAddresses,
     pub bypass: Option<Arc<Bypass>>,
@@ -73,18 +73,18 @@ impl ClientSeat {
 #[derive(Debug)]
 pub struct HopContext {
     pub name: String,
-    /// Where it runs, in words.
+    /// The name of the place where it runs.
     pub place: String,
     pub layer: usize,
     pub stand: Stand,
     pub who: String,
     pub cgroup: Option<Cgroup>,
     pub folder: PathBuf,
-    /// The place that it has of its own.
+    /// Its own place, if it has one.
     pub instance: Option<PlaceInstance>,
 }
 
-/// This machine, for what is in no place of its own.
+/// This machine, for everything without a place of its own.
 #[derive(Debug)]
 pub struct Here<'a> {
     pub site: &'a Site,
@@ -92,7 +92,7 @@ pub struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// Its address on tare's network, where places reach it.
+    /// Returns its address on tare's network, where places reach it; localhost without one.
     pub fn on_network(&self) -> IpAddr {
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
         self.network.map_or(localhost, Network::own_address)
@@ -100,25 +100,24 @@ impl Here<'_> {
 }
 
 impl VariantSlot {
-    /// The places of its server, of its clients and of its hops, as far as they have places of their
-    /// own.
+    /// Returns the places of its server, clients and hops, as far as they have places of their own.
     pub fn instances(&self) -> impl Iterator<Item = &PlaceInstance> {
         let hops = self.hops.iter().filter_map(|hop| hop.instance.as_ref());
         self.server.iter().chain(self.clients.iter().filter_map(ClientSeat::instance)).chain(hops)
     }
 
-    /// Those of them that make up what the variant takes.
+    /// Returns the places that count as the variant's: those of the server and hops.
     pub fn instances_of_parts(&mut self) -> impl Iterator<Item = &mut PlaceInstance> {
         let hops = self.hops.iter_mut().filter_map(|hop| hop.instance.as_mut());
         self.server.iter_mut().chain(hops)
     }
 
-    /// What the hops of its one client stand beside.
+    /// Returns the place of its only client, if it has one; hops beside the client are there.
     fn client(&self) -> Option<&PlaceInstance> {
         self.clients.first().and_then(ClientSeat::instance)
     }
 
-    /// Starts the places that hops have of their own, as far as that is due.
+    /// Starts the hops' own places that are due.
     pub fn start_hop_places(
         &mut self,
         round: u32,
@@ -128,7 +127,7 @@ impl VariantSlot {
         instances.try_for_each(|instance| instance.up(round, resources).map(drop))
     }
 
-    /// Starts hops from the server's side on: each stands before what is there.
+    /// Starts hops, beginning at the server: each forwards to what is already up.
     pub fn start_hops(
         &self,
         launched: &mut Launched,
@@ -219,7 +218,7 @@ impl VariantSlot {
         })
     }
 
-    /// What the cluster put into a pod of this variant.
+    /// Returns the sidecar that the cluster injected into a pod of this variant.
     fn injected(&self, hop: &HopContext, launched: &Launched) -> Result<Hop, Failure> {
         let (side, instance) = match hop.stand {
             Stand::BesideClient => ("its client's pod", self.client()),
@@ -257,7 +256,7 @@ impl VariantSlot {
         })
     }
 
-    /// Where a process stands that is beside client or server.
+    /// Returns the network namespace for a process beside the client or server.
     fn namespace(&self, stand: Stand) -> Result<Option<Namespace>, Failure> {
         let (side, instance) = match stand {
             Stand::Between => return Ok(None),
@@ -279,8 +278,8 @@ impl VariantSlot {
     }
 }
 
-/// The control groups in which the sockets of one variant's processes are born, where its layers
-/// want to know.
+/// The control groups to which the sockets of one variant's processes belong, if a layer needs
+/// them.
 #[derive(Debug)]
 pub struct SocketGroups {
     wanted: bool,
@@ -304,7 +303,7 @@ impl SocketGroups {
         Ok(())
     }
 
-    /// Watches all of them, for as long as what this gives is kept.
+    /// Attaches the bypass to all of them, until the returned handle is dropped.
     pub fn attach(&self) -> Result<Option<Arc<Bypass>>, Failure> {
         if !self.wanted {
             return Ok(None);

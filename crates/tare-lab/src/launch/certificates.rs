@@ -1,5 +1,5 @@
-//! Certificates of tare's own: of servers, and of sidecars that prove to each other who they are.
-//! Made once a process, and never more than its memory and the folders of its launches.
+//! Certificates that tare makes for servers and for sidecars that authenticate each other. They are
+//! made once per process, and exist only in its memory and in the folders of its launches.
 
 use std::sync::OnceLock;
 
@@ -20,12 +20,12 @@ pub struct Certified {
     pub der: Vec<u8>,
 }
 
-/// Who all sidecars are, as a mesh names them.
+/// The identity of all sidecars, as a mesh would name it.
 const IDENTITY: &str = "spiffe://cluster.local/ns/default/sa/default";
-/// What a client's sidecar asks the server's for.
+/// The server name that a client's sidecar requests from the server's.
 pub const SERVER_NAME: &str = "localhost";
 
-/// Made for localhost: a server shows it, and nobody checks it.
+/// Returns a self-signed certificate for localhost, which clients do not verify.
 pub fn of_server() -> Result<&'static Certified, Failure> {
     static MADE: OnceLock<Result<Certified, String>> = OnceLock::new();
     told(MADE.get_or_init(|| {
@@ -36,14 +36,14 @@ pub fn of_server() -> Result<&'static Certified, Failure> {
     }))
 }
 
-/// A sidecar or gateway shows it; [`authority`] signs it.
+/// Returns the certificate of sidecars and gateways, signed by [`authority`].
 pub fn of_layer(kind: KeyKind) -> Result<&'static Certified, Failure> {
     static MADE: [OnceLock<Result<Certified, String>>; 2] = [OnceLock::new(), OnceLock::new()];
     let authority = authority()?;
     told(MADE[kind as usize].get_or_init(|| sign(authority, kind).map_err(|e| e.to_string())))
 }
 
-/// Who signs those of layers.
+/// Returns the authority that signs the layers' certificates.
 pub fn authority() -> Result<&'static Certified, Failure> {
     static MADE: OnceLock<Result<Certified, String>> = OnceLock::new();
     told(MADE.get_or_init(|| make_authority().map_err(|e| e.to_string())))

@@ -21,8 +21,8 @@ const GRACE: DurationNs = DurationNs::from_secs(2);
 impl Companion {
     /// Starts it, and waits until it is ready.
     pub fn start(spec: &CompanionSpec, folder: &Path, host: &HostContext) -> Result<Self, Failure> {
-        // In a place its journal ends with the place; here `tare clean` must find it. Filters, which
-        // need one, are on no ssh host.
+        // In a place its journal is removed with the place; on this machine `tare clean` must find
+        // it. Filters, which need a companion, do not run on ssh hosts.
         let data = ("XDG_DATA_HOME".to_owned(), folder.display().to_string());
         let env = if host.journal.is_none() { vec![data] } else { Vec::new() };
         let running = Running::start(&Start {

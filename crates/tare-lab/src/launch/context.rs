@@ -1,5 +1,5 @@
-//! What the launch of a server, or of a layer, may know of the place it is made for; and what they
-//! all need: addresses, files, a certificate.
+//! The facts about a place that the launch of a server or layer may use, and helpers for all
+//! launches: addresses, files, a certificate.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,18 +15,18 @@ use crate::launch::certificates::{self, Certified};
 use crate::launch::spec::{LaunchSpec, PlacedFile};
 use tare_model::Failure;
 
-/// What a server's launch may know of the place it is made for.
+/// The facts about its place that a server's launch may use.
 #[derive(Debug)]
 pub struct LaunchContext<'a> {
-    /// The server's own, as it is called where it runs; empty at its first launch.
+    /// The server's own folder, by its path where the server runs; empty at its first launch.
     pub folder: &'a Path,
-    /// What it listens on.
+    /// The IP address that it listens on.
     pub ip: IpAddr,
-    /// Which ports are free there.
+    /// How a free port is chosen there.
     pub ports: Ports,
-    /// On which port, where the place says so.
+    /// The port that it listens on, if the place fixes it.
     pub port: Option<u16>,
-    /// Whether this machine's programs are what runs there; else a place has its own.
+    /// Whether it runs this machine's programs; otherwise the place has its own.
     pub our_programs: bool,
     /// Whether it runs as root there.
     pub root: bool,
@@ -34,9 +34,9 @@ pub struct LaunchContext<'a> {
     pub files: RefCell<Vec<PlacedFile>>,
     /// Connections that load will open.
     pub connections: u32,
-    /// Where the URL says that it listens; `None` where tare chooses.
+    /// The address in the URL; `None` if tare chooses one.
     pub fixed: Option<SocketAddr>,
-    /// What is put in the path of its requests, and whether the server asked for it.
+    /// Layers in the path of its requests, and whether the server has read them.
     pub layers: &'a [LayerSpec],
     pub layers_taken: Cell<bool>,
 }
@@ -52,7 +52,7 @@ impl LaunchContext<'_> {
         }
     }
 
-    /// Where only tare asks, for pages about the server itself.
+    /// Returns an address for pages about the server that only tare requests.
     pub(crate) fn status_address(&self) -> Result<SocketAddr, Failure> {
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Ok(SocketAddr::new(ip, self.ports.next(ip)?))
@@ -64,14 +64,14 @@ impl LaunchContext<'_> {
         path
     }
 
-    /// A certificate for localhost and its key, the same for all servers of this process.
+    /// Writes a certificate for localhost and its key, the same for all servers of this process.
     pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf), Failure> {
         let Certified { cert, key, .. } = certificates::of_server()?;
         let key = self.write_secret("key.pem", key.as_bytes());
         Ok((self.write("cert.pem", cert.as_bytes()), key))
     }
 
-    /// The same in one file.
+    /// Writes both into one file.
     pub(crate) fn certificate_with_key(&self) -> Result<PathBuf, Failure> {
         let Certified { cert, key, .. } = certificates::of_server()?;
         Ok(self.write_secret("both.pem", format!("{cert}{key}").as_bytes()))
@@ -83,7 +83,7 @@ impl LaunchContext<'_> {
         path
     }
 
-    /// What all launches have; the files are those written so far.
+    /// Returns a spec with the defaults of all launches and the files written so far.
     pub(crate) fn launch_spec(
         &self,
         argv: Vec<String>,
@@ -110,24 +110,24 @@ impl LaunchContext<'_> {
 /// How a place gives out ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// The kernel says which are free.
+    /// The kernel picks a free one.
     Kernel,
-    /// Nobody of this machine is there: numbers in turn, so that none is used again soon.
+    /// In turn, so that none is reused soon: no other process of this machine is there.
     InTurn,
 }
 
-/// Below those that clients get.
+/// Below the ephemeral ports of clients.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 impl Ports {
     pub(crate) fn next(self, ip: IpAddr) -> Result<u16, Failure> {
-        // One row for all places: two may be on one machine elsewhere.
+        // One sequence for all places: two of them may be on the same remote machine.
         static GIVEN: AtomicU16 = AtomicU16::new(0);
         match self {
             Self::Kernel => free_port(ip),
             Self::InTurn => {
                 let n = u32::from(GIVEN.fetch_add(1, Ordering::Relaxed));
-                // Runs of several tares may be there too.
+                // Other tare processes may use that machine too.
                 let spread = std::process::id().wrapping_mul(97);
                 let count = u32::from(PORTS.end - PORTS.start);
                 Ok(PORTS.start + (n.wrapping_add(spread) % count) as u16)
@@ -136,8 +136,8 @@ impl Ports {
     }
 }
 
-/// A port that nobody has at the moment, and that was not given out a moment ago: its server may
-/// not have taken it yet.
+/// Returns a port that is free now and was not returned recently: its server may not have bound it
+/// yet.
 fn free_port(ip: IpAddr) -> Result<u16, Failure> {
     static GIVEN_OUT: Mutex<VecDeque<u16>> = Mutex::new(VecDeque::new());
     let mut given_out = GIVEN_OUT.lock().unwrap_or_else(|e| e.into_inner());
@@ -165,13 +165,13 @@ pub(crate) fn utf8(path: &Path) -> Result<&str, Failure> {
     })
 }
 
-/// A static page of so many bytes.
+/// Returns a static page of `bytes` bytes.
 pub(crate) fn page(bytes: u32) -> Vec<u8> {
     let line = b"tare weighs what a layer costs. ";
     line.iter().copied().cycle().take(bytes as usize).collect()
 }
 
-/// `1 thread`, `2 threads`.
+/// Formats a count, such as `1 thread` or `2 threads`.
 pub(crate) fn counted(n: u32, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! A hop: a process that requests pass on their way to the server, and what others know of it.
+//! Hops: processes that requests pass on their way to the server.
 
 use std::net::SocketAddr;
 
@@ -11,40 +11,40 @@ use crate::launch::injected::Injected;
 use crate::launch::spec::LaunchSpec;
 use crate::network::intercept::Namespace;
 
-/// A layer's process that runs.
+/// A running process of a layer.
 #[derive(Debug)]
 pub struct Hop {
     pub name: String,
     pub place: String,
-    /// How often that was started, where it is its own.
+    /// How often its place was started, if it has one of its own.
     pub place_starts: u32,
-    /// Its layer's place among the variant's.
+    /// The index of its layer.
     pub layer: usize,
     pub stand: Stand,
-    /// Where it is, beside client or server.
+    /// The network namespace of the client or server beside it.
     pub namespace: Option<Namespace>,
-    /// What a cluster's mesh put there.
+    /// Set if a cluster's mesh injected it.
     pub injected: Option<Injected>,
-    /// Clients are sent through it, and know only what is behind it.
+    /// Connections are redirected to it; clients only know what is behind it.
     pub intercepts: bool,
-    /// What it passes on to, and whether it speaks TLS with that.
+    /// The address that it forwards to, and whether it uses TLS there.
     pub to: SocketAddr,
     pub makes_tls: bool,
-    /// Whose certificate clients of it see.
+    /// The certificate that its clients see.
     pub shows: Option<Shows>,
     pub launch_spec: LaunchSpec,
     pub server: Server,
 }
 
 impl Hop {
-    /// Where it tells of itself.
+    /// Returns where its statistics can be read.
     pub fn statistics(&self) -> Statistics {
         let address = self.launch_spec.pages.unwrap_or(self.launch_spec.address);
         Statistics { site: self.server.site().clone(), address }
     }
 }
 
-/// Where a proxy tells of itself: an address, and who can ask there.
+/// A source of a proxy's statistics: an address, and the site that can reach it.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     pub site: Site,
@@ -57,19 +57,19 @@ impl Statistics {
     }
 }
 
-/// Whose certificate whoever takes encrypted connections shows.
+/// The kind of certificate that a TLS endpoint shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
-    /// A hop's, which the authority of all hops has signed.
+    /// A hop's, signed by the authority of all hops.
     Hop,
-    /// A server's, which it has signed itself.
+    /// A server's, self-signed.
     Server,
 }
 
-/// What a hop passes on to.
+/// The target of a hop.
 #[derive(Clone, Copy, Debug)]
 pub struct Upstream {
     pub address: SocketAddr,
-    /// It takes encrypted connections alone.
+    /// Its certificate; set if it only accepts TLS.
     pub shows: Option<Shows>,
 }

@@ -1,5 +1,5 @@
-//! A sidecar that a mesh put into a pod: the cluster starts and ends it. It is metered on its node,
-//! and asked by the agent that stands beside it.
+//! A sidecar that a mesh injected into a pod. The cluster starts and ends it; it is metered on its
+//! node, and queried by the agent in its pod.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,15 +15,15 @@ use crate::lab::site::Site;
 use crate::meters::metering::MeterSource;
 use tare_model::Failure;
 
-/// As Istio's: inside of the pod alone.
+/// Istio's admin address, which is reachable only inside the pod.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15_000);
-/// Whoever asks whether it is ready asks there: kubelets have no certificate.
+/// Istio's port for readiness checks, without TLS: kubelets have no certificate.
 const STATUS_PORT: u16 = 15_021;
 const STATUS_PATH: &str = "/healthz/ready";
-/// Where its counts are for Prometheus.
+/// The port of its Prometheus metrics.
 pub const STATISTICS_PORT: u16 = 15_090;
 pub const STATISTICS_PATH: &str = "/stats/prometheus";
-/// Which Istio leaves out unless it is asked.
+/// Metrics that Istio omits by default.
 const STATISTICS: [&str; 7] = [
     "upstream_rq_total",
     "upstream_cx_total",
@@ -33,27 +33,27 @@ const STATISTICS: [&str; 7] = [
     "ssl.no_certificate",
     LOGGED,
 ];
-/// Lines that it gave to be written into its logs.
+/// Counts the log lines that it has buffered for writing.
 const LOGGED: &str = "filesystem.write_buffered";
 const KNOWS_WITHIN: DurationNs = DurationNs::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a pod's configuration of its proxy says of what is to be counted.
+/// Returns the part of a pod's proxy configuration that enables these metrics.
 pub fn statistics() -> Value {
     json!({"inclusionSuffixes": STATISTICS})
 }
 
 #[derive(Clone)]
 pub struct Injected {
-    /// Whose it is, in words.
+    /// Its name in messages.
     pub who: String,
     pub image: String,
     pub metered: MeterSource,
-    /// In the same pod.
+    /// The agent in the same pod.
     pub beside: Site,
-    /// In a pod that no mesh has put anything into.
+    /// An agent in a pod without a sidecar.
     pub stranger: Site,
-    /// A server that it must have heard of before there can be load.
+    /// A server that it must know before there can be load.
     pub leads_to: Option<SocketAddr>,
 }
 
@@ -62,8 +62,8 @@ impl Injected {
         page(&self.beside, ADMIN, path)
     }
 
-    /// Whether a request in plain text is served there, of one who has no sidecar. That the way is
-    /// open shows by a page that sidecars have for everybody.
+    /// Returns whether the server replies to plain text from a pod without a sidecar. If not, the
+    /// sidecar's status page, open to all, must answer: the pod is then reachable.
     pub fn serves_strangers(&self, server: SocketAddr) -> Result<bool, String> {
         if page(&self.stranger, server, "/").is_some() {
             return Ok(true);
@@ -80,7 +80,7 @@ impl Injected {
         self.asks("/clusters").is_some_and(|page| page.contains(&line))
     }
 
-    /// Waits until it knows of the server that it leads to.
+    /// Waits until it knows the server that it leads to, or `stop` is set.
     pub fn wait_until_known(&self, stop: &AtomicBool) -> Result<(), Failure> {
         let Some(server) = self.leads_to else { return Ok(()) };
         let limit = monotonic_now() + KNOWS_WITHIN;
@@ -96,7 +96,7 @@ impl Injected {
         Ok(())
     }
 
-    /// Lines that it wrote since it began; how long they are, it does not tell.
+    /// Returns the lines that it has logged; their length is unknown, so the bytes are 0.
     pub fn logged(&self) -> (u64, u64) {
         let page = self.asks(&format!("/stats?filter={LOGGED}")).unwrap_or_default();
         let line = page.lines().find_map(|line| line.strip_prefix(LOGGED)?.strip_prefix(": "));

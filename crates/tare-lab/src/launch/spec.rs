@@ -1,4 +1,4 @@
-//! What is started, as a value: made anew for each launch, and sent to where it starts.
+//! How a process is started, as a value: made for each launch and sent to where it starts.
 
 use std::fs::{OpenOptions, Permissions, set_permissions};
 use std::io::Write;
@@ -13,33 +13,33 @@ use tare_io::DurationNs;
 
 use tare_model::Failure;
 
-/// The first word of a server that is the program itself which starts it: the agent, in a place
-/// with no other program of ours.
+/// Stands for the program that starts the server: the agent, in a place without another program of
+/// ours.
 pub const OWN_PROGRAM: &str = "{own program}";
 
-/// Everything needed to start a server; made anew for each launch, and sent to where it starts.
+/// Everything needed to start a server; made for each launch and sent to where it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaunchSpec {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
-    /// The server's own.
+    /// The server's own folder.
     pub folder: PathBuf,
     /// Written before it starts.
     pub files: Vec<PlacedFile>,
-    /// Where it will listen.
+    /// The address that it will listen on.
     pub address: SocketAddr,
     pub tls: bool,
-    /// How it can be asked how many requests it served.
+    /// How to read the number of requests that it served.
     pub count: Option<CountSource>,
-    /// Where it has pages that only tare asks for.
+    /// The address of pages that only tare requests.
     pub pages: Option<SocketAddr>,
-    /// What must run before it.
+    /// A process that must run before it.
     pub companion: Option<CompanionSpec>,
     /// Log files that it writes beside its standard streams; those in its folder start empty.
     pub log_files: Vec<PathBuf>,
     pub ready_within_ms: u64,
-    /// The server stands already: what is started is a command that starts it afresh.
+    /// The server is already running: `argv` is a command that restarts it.
     pub stands: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct PlacedFile {
     pub path: PathBuf,
     /// Its bytes, in base64.
     pub base64: String,
-    /// Only the server's own user may read it: it is a key.
+    /// Only its owner may read it: it is a key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
 }
@@ -64,7 +64,8 @@ impl PlacedFile {
         Self { secret: true, ..Self::new(path, bytes) }
     }
 
-    /// Whatever the umask, servers that give up root can read it; a secret only its owner.
+    /// Writes it, whatever the umask: servers that give up root can read it, a secret only its
+    /// owner.
     fn write(&self) -> Result<(), Failure> {
         let bytes = STANDARD.decode(&self.base64).map_err(|error| {
             Failure::usage(format!("{} is not base64: {error}", self.path.display()))
@@ -98,7 +99,7 @@ impl LaunchSpec {
         for file in &self.files {
             file.write()?;
         }
-        // A log elsewhere is somebody's: it grows, and is read from where it was.
+        // Log files outside the folder are not tare's to remove.
         for path in self.log_files.iter().filter(|path| path.starts_with(&self.folder)) {
             let _ = std::fs::remove_file(path);
         }
@@ -110,29 +111,29 @@ impl LaunchSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompanionSpec {
     pub argv: Vec<String>,
-    /// It is ready when this file is there, which it removes at its end.
+    /// Exists while it is ready; removed by it at its end.
     pub ready: PathBuf,
 }
 
-/// How a server can be asked how many requests it served.
+/// How to read the number of requests that a server served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountSource {
     /// A page on a plain HTTP port.
     Page { address: SocketAddr, path: String, page: CountPage },
-    /// A file that gets a line with each request.
+    /// A file with a line for each request.
     AccessLog(PathBuf),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountPage {
-    /// nginx's stub_status; counts the asking too.
+    /// nginx's stub_status, which counts tare's own requests too.
     NginxStub,
-    /// Apache's server-status?auto; counts the asking too.
+    /// Apache's server-status?auto, which counts tare's own requests too.
     ApacheAuto,
-    /// HAProxy's statistics of the frontend `web`; does not count the asking.
+    /// HAProxy's statistics of the frontend `web`, without tare's own requests.
     HaproxyCsv,
-    /// tare target's /stats; does not count the asking.
+    /// tare target's /stats, without tare's own requests.
     TareTarget,
 }

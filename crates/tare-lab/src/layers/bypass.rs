@@ -1,4 +1,4 @@
-//! A way past TCP by BPF, for the connections of one variant's processes.
+//! Bypasses TCP with BPF, for the connections of one variant's processes.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ struct BypassProof {
     name: String,
     bypass: Arc<Bypass>,
     before: Option<Counts>,
-    /// Each has one local connection to its application for each of the client's.
+    /// Each has one local connection to its application per client connection.
     sidecars: usize,
 }
 
@@ -62,12 +62,12 @@ impl LayerProof for BypassProof {
     }
 }
 
-/// This share may have been under way when counting began or ended.
+/// Share of messages that may be in flight when counting begins or ends.
 const STRAY_SHARE: f64 = 0.02;
-/// Messages of those who ask a server for its count, which they do beside it.
+/// Limit of messages from reading the server's own counts, which bypass TCP too.
 const ASKED_MAX: u64 = 50;
 
-/// Each request and each reply is a message at least on every local connection.
+/// Each request and each reply is at least one message on every local connection.
 fn judge(layer: String, counts: Option<Counts>, sidecars: u64, sent: Sent) -> Proof {
     let Some(counts) = counts else {
         return Proof { layer, held: false, text: "its counters cannot be read".into() };

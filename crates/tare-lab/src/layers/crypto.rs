@@ -1,4 +1,4 @@
-//! Masks a feature of the CPU by the environment that OpenSSL and BoringSSL read.
+//! Masks a CPU feature through the environment variable of OpenSSL and BoringSSL.
 
 use tare_io::DurationNs;
 use tare_model::layers::{CryptoSpec, LayerFacts, Mask};
@@ -12,7 +12,7 @@ use crate::machine::commands::run;
 use crate::machine::processes;
 use tare_model::Failure;
 
-/// Two words of bits, the second (after a colon) of CPUID's leaf 7.
+/// Two bit masks: CPUID leaf 1 and, after a colon, leaf 7.
 const VARIABLE: &str = "OPENSSL_ia32cap";
 
 const TIMEOUT: DurationNs = DurationNs::from_secs(5);
@@ -27,7 +27,7 @@ fn bits(mask: Mask) -> &'static str {
     }
 }
 
-/// Whether the CPU has what would be masked.
+/// Whether the CPU has the feature to be masked.
 fn has(flags: &str, flag: &str) -> bool {
     let mut lines = flags.lines().filter(|line| line.starts_with("flags"));
     lines.next().is_some_and(|line| line.split_whitespace().any(|word| word == flag))
@@ -69,12 +69,12 @@ impl LayerKind for CryptoSpec {
     }
 }
 
-/// What a process's environment says.
+/// Whether a process's environment contains the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
     Masked,
     Unmasked,
-    /// Written over by the process, as nginx does it for its name in the list of processes.
+    /// Overwritten by the process, as nginx does to set its process title.
     Overwritten,
 }
 
@@ -89,8 +89,8 @@ impl Environment {
     }
 }
 
-/// Whether this machine's libcrypto sees another CPU with that in its environment; `None` where it
-/// cannot be asked.
+/// Whether the mask changes the CPU that this machine's libcrypto sees; `None` if openssl cannot be
+/// run.
 fn library_heeds(wanted: &str) -> Option<bool> {
     let ask = |argv: &[&str]| {
         let told = run(argv, TIMEOUT);
@@ -125,7 +125,7 @@ impl LayerProof for CryptoProof {
             Some(false) => "; libcrypto sees the same CPU with it as without",
             None => "; openssl is not installed to be asked",
         });
-        // Where processes show nothing, the library is what can be asked.
+        // If processes have overwritten their environment, libcrypto's answer counts.
         let is_shown = masked == all || (masked + overwritten == all && library == Some(true));
         Proof { layer, held: all > 0 && is_shown && library != Some(false), text }
     }

@@ -1,5 +1,5 @@
-//! What shows that a layer's processes were in the path, and did what was asked: their own counts,
-//! the kernel's of what was sent through them, who the server saw, and who answers when asked.
+//! Evidence that a layer's processes were in the path and did what was asked: their own counts, the
+//! kernel's count of redirected connections, the server's peers, and probes of the listener.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,12 +17,12 @@ use crate::network::intercept::{Namespace, SIDECAR};
 use crate::network::tls_probe;
 use tare_model::Failure;
 
-/// What a layer's processes should be seen to do.
+/// Expected behaviour of a layer's processes.
 #[derive(Debug)]
 pub struct Expected {
     pub layer: String,
     pub is_http: bool,
-    /// How the process nearest to the server, or the one between, takes connections.
+    /// TLS on connections accepted by the process beside the server, or by the one between.
     pub tls: Option<TlsTerms>,
 }
 
@@ -30,7 +30,7 @@ pub struct Expected {
 pub struct HopsProof {
     expected: Expected,
     processes: Vec<Process>,
-    /// What was wrong, and what was seen, before load.
+    /// Complaints and observations so far.
     wrong: Vec<String>,
     seen: Vec<String>,
 }
@@ -39,12 +39,12 @@ pub struct HopsProof {
 pub trait Counting: Debug {
     fn passed(&self) -> Option<Passed>;
 
-    /// Whether the asking itself is counted.
+    /// Whether the query itself is counted.
     fn counts_asking(&self) -> bool {
         false
     }
 
-    /// Its connections outlast launches: handshakes are those of all its life.
+    /// Whether its connections outlast launches, so that handshakes are counted over its lifetime.
     fn outlasts(&self) -> bool {
         false
     }
@@ -79,15 +79,15 @@ impl Counting for ProgramCounting {
 #[derive(Debug)]
 struct Process {
     stand: Stand,
-    /// A server knows it by this address.
+    /// The address under which a server sees it.
     own: IpAddr,
     counting: Box<dyn Counting>,
-    /// Where what passed it was intercepted.
+    /// The namespace in which its connections are intercepted.
     namespace: Option<Namespace>,
     before: Counts,
 }
 
-/// What a process and the kernel counted.
+/// Counts by a process and by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: Option<Passed>,
@@ -114,7 +114,7 @@ impl HopsProof {
             }
         }
         for hop in hops {
-            // What it passes on to takes nothing that is not encrypted.
+            // The next hop must refuse plain text.
             if hop.makes_tls && hop.stand == Stand::Between {
                 let served = tls_probe::serves_plain_text(hop.to);
                 proof.expect_refused(served, "a request in plain text behind it");
@@ -136,7 +136,7 @@ impl HopsProof {
         self.seen.push(text);
     }
 
-    /// Asks who takes connections there, as a stranger would.
+    /// Probes the listener as an unknown client would.
     fn look(&mut self, at: SocketAddr, terms: TlsTerms) -> Result<(), Failure> {
         self.expect_refused(tls_probe::serves_plain_text(at), "a request in plain text");
         if terms.is_mutual {
@@ -151,7 +151,7 @@ impl HopsProof {
             Ok(seen) if seen.version != Some(terms.max) => {
                 self.wrong.push(format!("it speaks {}, not {}", seen.word(), terms.max.word()));
             }
-            // What sidecars keep of each other is theirs to choose.
+            // Between sidecars, resumption is left to them.
             Ok(seen) if seen.resumes != terms.resumes && !terms.is_mutual => {
                 let does = if seen.resumes { "takes sessions up again" } else { "resumes none" };
                 self.wrong.push(format!("it {does}, which was not asked"));
@@ -230,7 +230,7 @@ impl HopsProof {
         }
     }
 
-    /// `new` is how many connections the process took meanwhile, where it counts them.
+    /// `new` is the number of connections that the process accepted meanwhile, if it counts them.
     fn judge_redirection(
         &mut self,
         process: &Process,
@@ -248,7 +248,7 @@ impl HopsProof {
             Some((before, now)) if now == before && before > 0 && new == Some(0) => {
                 self.seen.push(format!("all came by connections that were redirected to {who}"));
             }
-            // A rule that was made anew in between counts from nothing.
+            // A rule that was recreated in between counts from zero.
             Some((before, now)) if now <= before && sent.requests > 0 => {
                 self.wrong.push(format!("no connection was redirected to {who}"));
             }
@@ -259,7 +259,7 @@ impl HopsProof {
         }
     }
 
-    /// Every connection that it took has its handshake, or none has.
+    /// Checks that all accepted connections had a handshake, or none if TLS is not expected.
     fn judge_tls(&mut self, passed: Passed) {
         let Some((handshakes, connections)) = passed.handshakes.zip(passed.connections) else {
             return;
@@ -281,8 +281,7 @@ impl HopsProof {
         }
     }
 
-    /// Who the server saw: its own sidecar, at 127.0.0.6 or at the address of both, and nobody
-    /// else.
+    /// Checks that the server saw only its own sidecar, at 127.0.0.6 or at the address they share.
     fn judge_peers(&mut self, peers: &BTreeMap<IpAddr, u64>, own: IpAddr) {
         match peers.keys().find(|ip| **ip != SIDECAR && **ip != own) {
             Some(other) => self.wrong.push(format!("the server was asked by {other}")),
@@ -296,7 +295,7 @@ impl HopsProof {
 }
 
 impl Passed {
-    /// What was added, but for the asking itself.
+    /// Returns the increase since `before`, without the query itself.
     fn since(self, before: Self, own: u64) -> Self {
         let added = |now: Option<u64>, then: Option<u64>, own: u64| {
             now.zip(then).map(|(now, then)| now.saturating_sub(then + own))
@@ -332,7 +331,7 @@ mod tests {
     });
     const PLAIN: Option<TlsTerms> = None;
 
-    /// It is not asked: these tests say themselves what was counted.
+    /// Never read: these tests supply the counts themselves.
     #[derive(Debug)]
     struct Silent;
 
@@ -380,7 +379,7 @@ mod tests {
             wrong(MTLS, counts(150, 14, 14, 5)),
             ["no connection was redirected to the server's"]
         );
-        // On connections that stood, no rule has anything to do; but they came by one.
+        // No rule counts connections that existed already; they were redirected earlier.
         assert!(wrong(MTLS, counts(150, 10, 10, 5)).is_empty());
         let silent = Counts { passed: None, redirected: Some(9) };
         assert_eq!(wrong(MTLS, silent), ["the statistics of the server's do not answer"]);

@@ -104,7 +104,7 @@ impl LayerKind for GatewaySpec {
     }
 }
 
-/// Shows that a gateway's key is in other hands.
+/// Proves that the private key provider signs, and not the gateway itself.
 #[derive(Debug)]
 struct ProviderProof {
     proof: Box<HopsProof>,

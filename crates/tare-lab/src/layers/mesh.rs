@@ -1,5 +1,5 @@
-//! A mesh of a cluster: pods ask for its sidecars by labels, policies say whether they encrypt, and
-//! the sidecars' own statistics show what passed.
+//! A cluster's service mesh. Pods request its sidecars by labels, policies set whether they
+//! encrypt, and the sidecars' own statistics show what passed.
 
 use serde_json::{Value, json};
 use tare_kube::Kind;
@@ -14,13 +14,13 @@ use crate::launch::hop::Hop;
 use crate::launch::injected::{self, Injected};
 use tare_model::Failure;
 
-/// Where a server's sidecar takes connections, and what stands for the servers that each knows:
-/// it also speaks with its control plane.
+/// Prefixes of Envoy's statistics: a server's inbound listener, and upstream servers by direction,
+/// which leave out the control plane.
 const COMING: &str = "listener.0.0.0.0_15006.";
 const INBOUND: &str = "cluster.inbound|";
 const OUTBOUND: &str = "cluster.outbound|";
 
-/// As Istio does it between sidecars. Whose certificates these are is its authority's affair.
+/// Istio's parameters between sidecars. The mesh's own authority issues the certificates.
 const MUTUAL: TlsTerms = TlsTerms {
     key: KeyKind::Rsa2048,
     is_mutual: true,
@@ -44,7 +44,7 @@ impl LayerKind for MeshSpec {
         Ok(format!("{whose} sidecars that Istio injects{tls}"))
     }
 
-    /// Whether a cluster has a mesh shows when it is asked for a pod.
+    /// Always passes: whether a cluster has a mesh shows only when a pod is created.
     fn check_machine(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -104,7 +104,7 @@ impl LayerKind for MeshSpec {
     }
 }
 
-/// What the server's sidecar takes, and what its clients' send.
+/// Policies for what the server's sidecar accepts, and what its clients' sidecars send.
 fn policies(is_mutual_tls: bool, seat: &PodSeat<'_>) -> Vec<(Kind, Value)> {
     let (takes, sends) = match is_mutual_tls {
         true => ("STRICT", "ISTIO_MUTUAL"),
@@ -119,10 +119,10 @@ fn policies(is_mutual_tls: bool, seat: &PodSeat<'_>) -> Vec<(Kind, Value)> {
     ]
 }
 
-/// Envoy's version and the mesh's, as `server_info` has them.
+/// Returns the versions of Envoy and the mesh from `server_info`.
 fn program(page: &str) -> Option<String> {
     let info: Value = serde_json::from_str(page.split_once("\r\n\r\n")?.1).ok()?;
-    // Commit, version, state, kind, library.
+    // Format: commit/version/state/kind/library.
     let envoy = info["version"].as_str()?.split('/').nth(1)?;
     let mesh = info["node"]["metadata"]["ISTIO_VERSION"].as_str();
     let mesh = mesh.map_or(String::new(), |mesh| format!(" of Istio {mesh}"));
@@ -141,7 +141,7 @@ struct SidecarCounting {
 
 impl Counting for SidecarCounting {
     fn passed(&self) -> Option<Passed> {
-        // Those that have never counted are left out.
+        // `usedonly` leaves out statistics that never counted.
         let page = self.sidecar.asks("/stats?usedonly")?;
         page.contains(" 200 OK\r\n").then(|| read(&page, self.stand, self.is_mutual))
     }
@@ -151,7 +151,7 @@ impl Counting for SidecarCounting {
     }
 }
 
-/// Where no sidecar is.
+/// Counting for a hop without a sidecar.
 #[derive(Debug)]
 struct Nothing;
 
@@ -161,8 +161,8 @@ impl Counting for Nothing {
     }
 }
 
-/// Connections and handshakes are counted where the client's sidecar makes them; at the server's,
-/// where strangers are refused, only what must not be there.
+/// Connections and handshakes are counted at the client's sidecar. The server's sidecar also counts
+/// refused strangers, so with mutual TLS its connections are left out.
 fn read(page: &str, stand: Stand, is_mutual: bool) -> Passed {
     let all = || page.lines().filter_map(|line| line.rsplit_once(": "));
     let sum = |start: &str, end: &str| -> u64 {

@@ -1,5 +1,5 @@
-//! Programs that stand between client and server, which proxies, sidecars and gateways are made of.
-//! A program is a file here with its configuration, and a line in [`program`].
+//! Programs that serve as proxies, sidecars and gateways. Each program has a file here with its
+//! configuration, and a line in [`program`].
 
 pub mod envoy;
 mod haproxy;
@@ -22,19 +22,18 @@ use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
-/// How one program becomes a proxy.
+/// How a program is run as a proxy.
 pub trait Program {
-    /// What it is called, and where it comes from.
+    /// Its name, and the package or script that installs it.
     fn names(&self) -> (&'static str, &'static str);
 
-    /// Its configuration, by the name of its file.
+    /// The name and the text of its configuration file.
     fn config(&self, job: &Job, context: &LaunchContext<'_>) -> (&'static str, String);
 
-    /// Its command line.
     fn argv(&self, program: &str, config: &str, job: &Job) -> Vec<String>;
 
-    /// What passed so far, by its pages of statistics. The asking itself is counted where
-    /// [`Program::counts_asking`] says so.
+    /// Reads what passed so far from its statistics, which include the query itself if
+    /// [`Program::counts_asking`] is true.
     fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed>;
 
     fn counts_asking(&self) -> bool {
@@ -42,55 +41,55 @@ pub trait Program {
     }
 }
 
-/// What a proxy counted; what it does not tell is left out.
+/// A proxy's counts; `None` where it does not report one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     pub requests: Option<u64>,
     pub connections: Option<u64>,
     pub handshakes: Option<u64>,
-    /// Handshakes that took up an earlier session.
+    /// Handshakes that resumed an earlier session.
     pub resumed: Option<u64>,
-    /// Clients that showed no certificate.
+    /// Clients that presented no certificate.
     pub without_certificate: Option<u64>,
 }
 
-/// What a proxy is to do.
+/// Settings of one proxy.
 #[derive(Debug)]
 pub struct Job {
     pub threads: u32,
     pub is_http: bool,
-    /// In a namespace with one end of what passes: it listens on all addresses there.
+    /// Runs in the network namespace of the client or the server, and listens on all addresses
+    /// there.
     pub is_sidecar: bool,
-    /// Connections are sent to it by rules that neither end knows of.
+    /// Connections are redirected to it by rules, unnoticed by both ends.
     pub intercepts: bool,
     pub listen: SocketAddr,
     pub to: SocketAddr,
-    /// What clients see of the certificate behind it: it passes on bytes as they are.
+    /// The certificate behind it that clients see, if it forwards bytes unchanged.
     pub passes_on: Option<Shows>,
     pub statistics: SocketAddr,
-    /// That it must be able to hold, both sides together.
+    /// Number of connections that it must hold, both sides together.
     pub connections: u32,
-    /// Where it connects from.
+    /// Source address of its own connections.
     pub source: Option<IpAddr>,
-    /// How it takes connections, and how it makes them, where these are encrypted.
+    /// TLS on the connections that it accepts, and on those that it makes.
     pub accepts: Option<JobTls>,
     pub makes: Option<JobTls>,
 }
 
-/// TLS on one side of a proxy, and the files of its certificate and of whom it trusts.
+/// TLS on one side of a proxy, with the files of its certificate and its trusted authority.
 #[derive(Debug)]
 pub struct JobTls {
     pub terms: TlsTerms,
-    /// Who signs with the key, where it is not the program itself.
+    /// The private key provider, if the program does not sign by itself.
     pub provider: Option<KeyProvider>,
-    /// What it shows; a client that nobody asks for one shows no certificate.
+    /// Its certificate; `None` for a client that is not asked for one.
     pub own: Option<OwnFiles>,
-    /// Whose signature its peer's certificate must have, and what that must be for.
+    /// The authority that signs its peer's certificate; `shows` is the peer's kind.
     pub authority: PathBuf,
     pub shows: Shows,
 }
 
-/// A certificate and its key.
 #[derive(Debug)]
 pub struct OwnFiles {
     pub cert: PathBuf,
@@ -99,19 +98,17 @@ pub struct OwnFiles {
     pub both: PathBuf,
 }
 
-/// How TLS is to be spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsTerms {
     pub key: KeyKind,
-    /// Both ends show a certificate.
+    /// Both ends present a certificate.
     pub is_mutual: bool,
     pub min: TlsVersion,
     pub max: TlsVersion,
-    /// Sessions may be taken up again.
     pub resumes: bool,
 }
 
-/// To a server or hop that takes nothing else, as proxies do it by themselves.
+/// Proxies' defaults, towards a server or hop that requires TLS.
 const UPSTREAM: TlsTerms = TlsTerms {
     key: KeyKind::Rsa2048,
     is_mutual: false,
@@ -121,7 +118,7 @@ const UPSTREAM: TlsTerms = TlsTerms {
 };
 
 impl JobTls {
-    /// How a hop that understands requests speaks with what is behind it.
+    /// TLS from an HTTP hop to what is behind it, if that requires TLS.
     pub fn to(upstream: Upstream, context: &LaunchContext<'_>) -> Result<Option<Self>, Failure> {
         upstream.shows.map(|shows| Self::without_own(UPSTREAM, shows, context)).transpose()
     }
@@ -139,7 +136,7 @@ impl JobTls {
         Ok(Self { terms, shows, provider: None, own: None, authority })
     }
 
-    /// Among hops, with a certificate of its own. Writes its files into the context's folder.
+    /// TLS between hops, with its own certificate. Writes its files into the context's folder.
     pub fn new(terms: TlsTerms, context: &LaunchContext<'_>) -> Result<Self, Failure> {
         let own = certificates::of_layer(terms.key)?;
         let files = OwnFiles {
@@ -152,7 +149,7 @@ impl JobTls {
 }
 
 impl Job {
-    /// What it listens on: to a sidecar connections come by more than one address.
+    /// Returns the address to listen on: any for a sidecar, which is reached by several.
     fn listens_on(&self) -> SocketAddr {
         match self.is_sidecar {
             true => {
@@ -162,7 +159,7 @@ impl Job {
         }
     }
 
-    /// What is started, by that program and by the user's own configuration where there is one.
+    /// Plans the process, with the user's own configuration if there is one.
     pub fn plan(
         &self,
         program: ProxyProgram,

@@ -1,5 +1,5 @@
-//! Proxies: one between client and server, or sidecars in the network namespace of
-//! either. Which programs they can be is in [`super::proxies`].
+//! Proxies: one between client and server, or sidecars in the network namespace of either. Their
+//! programs are in [`super::proxies`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use crate::launch::hop::{Hop, Upstream};
 use crate::network::intercept;
 use tare_model::Failure;
 
-/// Ports of sidecars, as Istio's.
+/// Ports of sidecars, the same as Istio's.
 const LEAVING_PORT: u16 = 15_001;
 const COMING_PORT: u16 = 15_006;
 const ADMIN_PORT: u16 = 15_000;
 
-/// Between its sidecars; as a mesh does it.
+/// TLS between its sidecars or towards clients, with a mesh's parameters.
 fn terms(spec: &ProxySpec) -> Option<TlsTerms> {
     let terms = TlsTerms {
         key: spec.key(),
@@ -49,7 +49,7 @@ fn job(
         (Stand::BesideServer, _) => (own()?, None),
         (Stand::BesideClient, _) => (None, own()?),
         (Stand::Between, true) => (own()?, JobTls::to(to, context)?),
-        // It passes on what its clients and the server speak.
+        // It forwards whatever its clients and the server speak.
         (Stand::Between, false) => (None, None),
     };
     Ok(Job {

@@ -1,4 +1,4 @@
-//! Control groups of tare's own: made, limited, entered.
+//! Control groups that tare creates, limits and enters.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,13 @@ use tare_model::Failure;
 /// A control group of tare's own, in which one variant's server runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
-    /// Where CPU time is accounted.
+    /// The directory in which CPU time is accounted.
     path: PathBuf,
     version: Version,
-    /// Version 1: the groups that limit it, of other controllers.
+    /// Version 1: the groups of other controllers that limit it.
     limiting: Vec<PathBuf>,
-    /// Version 1: where sockets of those in it are told from others', which version 2 does.
+    /// Version 1: a group of version 2 that identifies sockets of its processes; version 2 uses
+    /// `path`.
     sockets: Option<PathBuf>,
     /// Its name from the root of its hierarchy, as container runtimes want it.
     pub name: String,
@@ -33,18 +34,18 @@ enum Version {
     V2,
 }
 
-/// Where the CPU time of all that is in it can be read.
+/// The files with the CPU time of all its processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CpuFiles {
     V1 { total: PathBuf, user: PathBuf, system: PathBuf },
     V2 { stat: PathBuf },
 }
 
-/// CPU quotas are of this period, the kernel's own default.
+/// The period of CPU quotas; the kernel's default.
 const PERIOD_US: u64 = 100_000;
 
 impl Cgroup {
-    /// Makes one below this process's own, or says why it cannot.
+    /// Makes a group below this process's own, or returns why it cannot.
     pub fn make(name: &str, journal: &Journal) -> Result<Result<Self, String>, Failure> {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -56,7 +57,7 @@ impl Cgroup {
         if let Err(error) = fs::create_dir(&path) {
             return Ok(Err(format!("cannot make {}: {error}", path.display())));
         }
-        // Version 2 lets nobody in where controllers are delegated further down.
+        // Version 2 admits no process where controllers are delegated further down.
         let writable = File::options().write(true).open(path.join("cgroup.procs"));
         if let Err(error) = writable {
             return Ok(Err(format!("cannot enter {}: {error}", path.display())));
@@ -70,8 +71,8 @@ impl Cgroup {
         Ok(Ok(Self { path, version, limiting: Vec::new(), sockets: None, name }))
     }
 
-    /// Limits whoever is in it; an error in words where the kernel or the machine's set-up does
-    /// not let us.
+    /// Limits all its processes together; fails if the kernel or the machine's setup does not allow
+    /// it.
     pub fn limit(&mut self, limits: Limits, journal: &Journal) -> Result<(), Failure> {
         let quota = limits.cpus.map(|cpus| (cpus * PERIOD_US as f64).round() as u64);
         let mut settings = Vec::new();
@@ -107,7 +108,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Version 2: who has processes of its own may not hand controllers down.
+    /// Version 2: enables the controllers in the parent, which must have no processes of its own.
     fn enable_v2(&self, limits: Limits) -> Result<(), Failure> {
         if limits == Limits::default() || self.path.join("cpu.max").exists() {
             return Ok(());
@@ -123,7 +124,7 @@ impl Cgroup {
         })
     }
 
-    /// Version 1: the group of the same name under another controller.
+    /// Version 1: returns the group of the same name under another controller, created if missing.
     fn beside(&mut self, controller: &str, journal: &Journal) -> Result<PathBuf, Failure> {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -142,7 +143,7 @@ impl Cgroup {
         Ok(path)
     }
 
-    /// The group of version 2 that sockets of those in it are born in; made where it is not there.
+    /// Returns the group of version 2 to which sockets of its processes belong, created if missing.
     pub fn socket_group(&mut self, journal: &Journal) -> Result<PathBuf, Failure> {
         if self.version == Version::V2 {
             return Ok(self.path.clone());
@@ -165,7 +166,7 @@ impl Cgroup {
         Ok(path)
     }
 
-    /// Where a process writes its number to enter.
+    /// Returns the files to which a process writes its PID to enter.
     pub fn entrances(&self) -> Vec<PathBuf> {
         let all = std::iter::once(&self.path).chain(&self.limiting).chain(&self.sockets);
         all.map(|path| path.join("cgroup.procs")).collect()
@@ -183,12 +184,13 @@ impl Cgroup {
         }
     }
 
-    /// In it, and in those below it.
+    /// Returns the processes in it and in the groups below it.
     pub fn processes(&self) -> Vec<u32> {
         processes::of_cgroup(&self.path)
     }
 
-    /// Where a group of this name would be in every hierarchy: container runtimes make all of them.
+    /// Returns the path of a group of this name in every hierarchy: container runtimes create all
+    /// of them.
     pub fn everywhere(&self, name: &str) -> Vec<PathBuf> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let lines = mounts.lines().filter_map(|line| line.split_once(" - "));
@@ -198,7 +200,7 @@ impl Cgroup {
     }
 }
 
-/// The directory of this process's own group in the hierarchy that accounts for CPU time.
+/// Returns the directory of this process's own group in the hierarchy that accounts for CPU time.
 fn accounting_parent(cgroups: &str, mounts: &str) -> Option<(PathBuf, Version)> {
     if let Some(parent) = v1_parent(cgroups, mounts, "cpuacct") {
         return Some((parent, Version::V1));
@@ -212,7 +214,7 @@ fn v1_parent(cgroups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
     Some(below(mount_of(mounts, "cgroup", Some(controller))?, &own))
 }
 
-/// This process's group in a hierarchy.
+/// Returns this process's group in a hierarchy.
 fn own_group(cgroups: &str, controller: &str) -> Option<String> {
     cgroups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -221,7 +223,7 @@ fn own_group(cgroups: &str, controller: &str) -> Option<String> {
     })
 }
 
-/// The root and the place of a mount.
+/// Returns the root and the mount point of the first mount that matches.
 fn mount_of(mounts: &str, kind: &str, option: Option<&str>) -> Option<(String, PathBuf)> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -235,7 +237,7 @@ fn mount_of(mounts: &str, kind: &str, option: Option<&str>) -> Option<(String, P
     })
 }
 
-/// Inside a container the mount shows only the part below its root.
+/// Maps a group to its path. Inside a container the mount shows only the part below its root.
 fn below((root, point): (String, PathBuf), own: &str) -> PathBuf {
     let below = own.strip_prefix(root.trim_end_matches('/')).unwrap_or(own);
     point.join(below.trim_start_matches('/'))

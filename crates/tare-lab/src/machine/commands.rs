@@ -1,4 +1,4 @@
-//! Short commands of other programs, run to their end within a time limit.
+//! Runs short commands of other programs, with a time limit.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -17,14 +17,14 @@ use tare_model::plain;
 use crate::machine::programs;
 use tare_model::Failure;
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub worked: bool,
-    /// Its standard output, and error output.
+    /// Its standard output and standard error.
     pub out: String,
     pub err: String,
-    /// Why it did not work, in one line.
+    /// Its error output in one line; if it did not run to its end, the reason.
     pub said: String,
 }
 
@@ -32,26 +32,26 @@ const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
 /// Set when everything under way is to end ([`crate::Halt`]).
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-/// When that was seen; `None` again once it is lifted.
+/// When the stop was first seen; `None` again once it is lifted.
 static STOPPED: Mutex<Option<Instant>> = Mutex::new(None);
-/// A command then has so long, those that remove things among them; …
+/// The longest that a command may take after a stop, even one that removes things.
 const WITHIN_STOP: DurationNs = DurationNs::from_secs(3);
-/// … and all together so long, after which each has only a moment.
+/// The longest that all commands together may take after a stop; each then has only [`MOMENT`].
 const ALL_WITHIN_STOP: DurationNs = DurationNs::from_secs(6);
 const MOMENT: DurationNs = DurationNs::from_ms(300);
 const STOP_CHECK: DurationNs = DurationNs::from_ms(100);
 
-/// Commands end soon once this is set.
+/// Installs the flag that cuts commands short.
 pub fn install_stop_flag(stop: &Arc<AtomicBool>) {
     let _ = STOP.set(stop.clone());
 }
 
-/// Whether everything under way is to end.
+/// Returns whether everything under way is to end.
 pub fn is_stopped() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
-/// How long something may take that would take so long: less once everything is to end.
+/// Returns how long an operation with this limit may take: less once a stop is requested.
 pub fn patience(limit: DurationNs) -> DurationNs {
     let mut stopped = STOPPED.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_stopped() {
@@ -63,7 +63,7 @@ pub fn patience(limit: DurationNs) -> DurationNs {
     limit.min(WITHIN_STOP).min(left.max(MOMENT))
 }
 
-/// Whether it ends in time: at most so long, and soon once everything is to end.
+/// Waits at most `limit`, or less once a stop is requested; returns whether the process ended.
 fn ends_in_time(watched: &Watched, limit: DurationNs) -> bool {
     let mut until = monotonic_now() + limit;
     let mut is_cut = false;
@@ -81,11 +81,11 @@ fn ends_in_time(watched: &Watched, limit: DurationNs) -> bool {
     }
 }
 
-/// Runs a command, at most so long.
+/// Runs a command, for at most `limit`.
 pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let program = argv.first().copied().unwrap_or_default();
     let failed = |said: String| Outcome { said, ..Outcome::default() };
-    // Tools of the system are where ordinary users' paths do not look.
+    // System tools may be outside the PATH of ordinary users.
     let found = match program.contains('/') {
         true => Ok(PathBuf::from(program)),
         false => programs::need(&[program], program),
@@ -99,13 +99,13 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     run_as(command, program, limit)
 }
 
-/// Runs one that is known by that name in what is said of it.
+/// Runs a command that messages call `program`.
 pub fn run_as(mut command: Command, program: &str, limit: DurationNs) -> Outcome {
     let failed = |said: String| Outcome { said, ..Outcome::default() };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // With whatever it starts.
+    // Its own group, so that it can be killed with its children.
     command.process_group(0);
-    // Nothing that it makes is made after tare's end, and its removal.
+    // It is killed when tare dies, so that it creates nothing after the cleanup.
     end_with_starter(&mut command);
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -141,7 +141,7 @@ pub fn run_as(mut command: Command, program: &str, limit: DurationNs) -> Outcome
     Outcome { worked, out, err, said }
 }
 
-/// Who keeps the other end of an output open must not keep tare waiting.
+/// Returns the output, or nothing if a process that outlived the command keeps the pipe open.
 fn text_of(reader: JoinHandle<String>) -> String {
     for _ in 0..OUTPUT_CHECKS {
         if reader.is_finished() {
@@ -155,18 +155,18 @@ fn text_of(reader: JoinHandle<String>) -> String {
 const OUTPUT_CHECKS: u32 = 1000;
 const OUTPUT_CHECK: Duration = Duration::from_millis(1);
 
-/// The first line of what it says of itself.
+/// Returns the first line of a program's version output.
 pub fn version(path: &Path, flag: &str) -> Option<String> {
     let Outcome { out, err, .. } = run(&[path.to_str()?, flag], VERSION_PATIENCE);
     let mut lines = out.lines().chain(err.lines()).map(str::trim);
     lines.find(|line| !line.is_empty()).map(|line| line.chars().take(VERSION_CHARS_MAX).collect())
 }
 
-/// How long a program may take to tell its version.
+/// How long a program may take to print its version.
 const VERSION_PATIENCE: DurationNs = DurationNs::from_secs(10);
 const VERSION_CHARS_MAX: usize = 200;
 
-/// Runs one that must work.
+/// Runs a command; fails if it does not succeed.
 pub fn must(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, Failure> {
     match run(argv, limit) {
         Outcome { worked: true, out, .. } => Ok(out),

@@ -1,4 +1,4 @@
-//! What /proc says of processes.
+//! Reads processes from /proc.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub struct Stat {
     pub minor_faults: u64,
     pub user_ticks: u64,
     pub system_ticks: u64,
-    /// Since boot.
+    /// Start time since boot.
     pub started_ticks: u64,
     pub zombie: bool,
 }
@@ -24,7 +24,7 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name, in parentheses, may hold anything, also parentheses.
+    /// Parses a line of `stat`. The name, in parentheses, may itself contain parentheses.
     pub fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -42,15 +42,15 @@ impl Stat {
     }
 }
 
-/// The unit of times in /proc on Linux.
+/// Ticks per second in /proc on Linux.
 pub const TICKS_PER_S: u64 = 100;
 
-/// A process for good: its number is used again once it has ended, but not together with the time
-/// at which the kernel says that it started.
+/// Identifies a process beyond its end: the kernel reuses its PID, but not with the same start
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     pub pid: u32,
-    /// Since boot.
+    /// Start time since boot.
     pub started_ticks: u64,
     pub session: u32,
 }
@@ -61,25 +61,25 @@ impl ProcessIdentity {
         Some(Self { pid, started_ticks, session })
     }
 
-    /// Whether this is what the kernel says of that process.
+    /// Returns whether `stat` describes this process, and not a later one with its PID.
     pub fn is_of(&self, stat: &Stat) -> bool {
         stat.started_ticks == self.started_ticks
     }
 }
 
-/// All processes there are.
+/// Returns the PIDs of all processes.
 pub fn all() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The processes of a group that are not yet dead.
+/// Returns the live processes of a process group.
 pub fn of_group(group: u32) -> Vec<u32> {
     let alive = |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.group == group && !stat.zombie);
     all().into_iter().filter(alive).collect()
 }
 
-/// The processes in a control group, and in those below it.
+/// Returns the processes in a control group and in the groups below it.
 pub fn of_cgroup(path: &Path) -> Vec<u32> {
     let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
     let mut all: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -93,12 +93,12 @@ pub fn groups_below(path: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
-/// The children of a process, of all of its threads; dead ones that nobody waited for too.
+/// Returns the children of all threads of a process, zombies included.
 pub fn children(pid: u32) -> Vec<u32> {
     all().into_iter().filter(|child| Stat::of(*child).is_some_and(|s| s.parent == pid)).collect()
 }
 
-/// `pid`, its children, and theirs.
+/// Returns `pid` and its descendants, as far as main threads started them.
 pub fn tree(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut at = 0;
@@ -111,13 +111,14 @@ pub fn tree(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The paths of its threads' `schedstat`: nanoseconds on a CPU, waiting for one, times put on one.
+/// Returns the `schedstat` paths of its threads: nanoseconds running, nanoseconds waiting, time
+/// slices.
 pub fn schedstats(pid: u32) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     entries.flatten().map(|entry| entry.path().join("schedstat")).collect()
 }
 
-/// Its threads: name, and time on a CPU.
+/// Returns the name and CPU time of each of its threads.
 pub fn threads_cpu_ns(pid: u32) -> Vec<(String, u64)> {
     let of = |path: PathBuf| {
         let name = fs::read_to_string(path.with_file_name("comm")).ok()?;
@@ -136,7 +137,7 @@ pub fn rss_bytes(pid: u32) -> Option<u64> {
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What it was started with, an entry each, as far as it has not written over it.
+/// Returns its initial environment, one entry each, unless the process has overwritten it.
 pub fn environment(pid: u32) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let entries = bytes.split(|byte| *byte == 0);

@@ -1,4 +1,4 @@
-//! Programs that tare starts: where they are, and which version.
+//! Finds programs that tare starts.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +7,21 @@ use tare_io::process::is_root;
 
 use tare_model::Failure;
 
-/// A program by one of its names, in the order of preference. Root takes none that another user
-/// could have put there, nor one found through a relative entry of PATH.
+/// Finds a program by its names, in order of preference. As root, skips programs that another user
+/// could have put there, and relative entries of PATH.
 pub fn find(names: &[&str]) -> Option<PathBuf> {
     look(names).ok().flatten()
 }
 
-/// Whether what lies near tare, and belongs to it by its name, may be believed by root.
+/// Returns whether a file near tare, which belongs to it by its name, is safe to use as root.
 pub fn is_ours(path: &Path) -> bool {
     !is_root() || owned::check_near_program(path).is_ok()
 }
 
-/// A program, or none, or why one that is there is not run.
+/// Returns the program, or `None`, or why an existing one is not run.
 fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Servers live where ordinary users' paths do not look.
+    // Servers may be outside the PATH of ordinary users.
     let folders =
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let folders: Vec<PathBuf> = folders.collect();
@@ -31,7 +31,7 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
             return Ok(Some(path));
         }
     }
-    // Root passes over folders that others can write to, also where a program is there.
+    // Root skips folders that others can write to, even if the program is there.
     let there =
         |name: &&str| owned::passed_over().iter().find(|(folder, _)| folder.join(name).is_file());
     match names.iter().find_map(|name| there(name).map(|found| (name, found))) {
@@ -42,7 +42,7 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// A program by one of its names, or the words for what to do.
+/// Finds a program by its names, or says which package to install.
 pub fn need(names: &[&str], package: &str) -> Result<PathBuf, Failure> {
     let found = look(names).map_err(Failure::environment)?;
     found.ok_or_else(|| {
@@ -53,7 +53,7 @@ pub fn need(names: &[&str], package: &str) -> Result<PathBuf, Failure> {
     })
 }
 
-/// A program by its name, or by a path that only root and this user could have put it at.
+/// Finds a program by its name, or by a path that only root and this user can write to.
 pub fn named(name: &str) -> Result<PathBuf, String> {
     match name.contains('/') {
         true => owned::check(Path::new(name)).map_err(|error| error.to_string()),

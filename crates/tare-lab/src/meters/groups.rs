@@ -9,35 +9,37 @@ use tare_model::counters::{Counter, Counters};
 
 use crate::meters::probe::{Footprint, Probe, Seen};
 
-/// One control group, of whichever version.
+/// One control group, of either version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     cpu: PathBuf,
     memory: Option<PathBuf>,
-    /// Where it is told how often a quota held it up.
+    /// The file that counts how often a quota throttled it.
     quota: Option<PathBuf>,
     is_v1: bool,
-    /// This process is in it, and is no part of what is metered.
+    /// This process is in it, and its own use is subtracted.
     holds_us: bool,
 }
 
-/// Where the node's control groups are in the pod that reads them.
+/// The mount point of the node's control groups in the pod that reads them.
 pub const GROUPS: &str = "/tare-cgroup";
 const LOOKS: u32 = 20;
 const OWN: &str = "/sys/fs/cgroup";
-/// Version 1: names that the hierarchy of CPU accounting has.
+/// Version 1: possible names of the hierarchy that accounts for CPU time.
 const ACCOUNTING: [&str; 3] = ["cpuacct", "cpu,cpuacct", "cpu"];
 
 impl Group {
-    /// The container's that this process is in; `None` where it cannot be seen, or is not one.
+    /// Returns the group of the container that this process is in; `None` if it cannot be seen or
+    /// there is no container.
     pub fn own() -> Option<Self> {
-        // Processes come and go between the two looks.
+        // Processes may come and go between the two reads.
         (0..LOOKS).find_map(|_| Self::look())
     }
 
     fn look() -> Option<Self> {
         let found = at(Path::new(OWN), Path::new(""))?;
-        // The root of a machine has this too; a container's holds just what runs here.
+        // A machine's root group has this file too; a container's lists exactly the processes seen
+        // here.
         let folder = found.cpu.parent()?;
         let inside = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
         let inside: Vec<u32> = inside.lines().filter_map(|line| line.parse().ok()).collect();
@@ -47,7 +49,7 @@ impl Group {
             .then_some(Self { holds_us: true, ..found })
     }
 
-    /// A pod's, or that of one container of it, among all of the node's.
+    /// Finds the group of a pod, or of one of its containers, among all of the node's.
     pub fn of_pod(uid: &str, container: Option<&str>) -> Option<Self> {
         if !is_id(uid) || !container.is_none_or(is_id) {
             return None;
@@ -93,7 +95,7 @@ impl Group {
         )
     }
 
-    /// Processes of it that the kernel ended for want of memory, ever.
+    /// Returns how many of its processes the kernel has killed for lack of memory.
     pub fn oom_kills(&self) -> u64 {
         let name = if self.is_v1 { "memory.oom_control" } else { "memory.events" };
         let path = self.memory.as_ref().map(|path| path.with_file_name(name));
@@ -112,7 +114,7 @@ impl Group {
     }
 }
 
-/// A group that another made: a container's, a pod's.
+/// Groups that others made: a container's or a pod's.
 impl Probe for Group {
     fn read(&self, _seen: &Seen<'_>) -> Counters {
         self.counters().unwrap_or_default()
@@ -123,17 +125,17 @@ impl Probe for Group {
     }
 }
 
-/// As clusters and runtimes make them: no path can be made of one.
+/// Returns whether it looks like an ID of clusters and runtimes, which cannot form a path.
 fn is_id(text: &str) -> bool {
     text.len() >= ID_CHARS_MIN && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
 }
 
 const ID_CHARS_MIN: usize = 8;
-/// A node's tree has slices of the kubelet, of classes of service, of pods.
+/// A node's tree has levels for the kubelet, for QoS classes and for pods.
 const DEPTH_MAX: u32 = 6;
 const FOLDERS_MAX: u32 = 50_000;
 
-/// The group of that name below the hierarchies at `root`.
+/// Opens the group of that name below the hierarchies at `root`.
 fn at(root: &Path, name: &Path) -> Option<Group> {
     let v1 = ACCOUNTING.iter().find_map(|hierarchy| {
         let cpu = root.join(hierarchy).join(name).join("cpuacct.usage");
@@ -162,7 +164,7 @@ fn at(root: &Path, name: &Path) -> Option<Group> {
     })
 }
 
-/// The folder whose name has the pod's UID, as the kubelet (`pod1f…-…`) or systemd
+/// Finds the folder named after the pod's UID, as the kubelet (`pod1f…-…`) or systemd
 /// (`…-pod1f…_….slice`) writes it.
 fn find(folder: &Path, uid: &str, depth: u32, left: &mut u32) -> Option<PathBuf> {
     let underscored = uid.replace('-', "_");
@@ -182,7 +184,7 @@ fn find(folder: &Path, uid: &str, depth: u32, left: &mut u32) -> Option<PathBuf>
     below.iter().find_map(|path| find(path, uid, depth, left))
 }
 
-/// A container's folder in its pod's, as the kubelet (`1f…`) or systemd (`…-1f….scope`)
+/// Finds a container's folder in its pod's, as the kubelet (`1f…`) or systemd (`…-1f….scope`)
 /// writes it.
 fn child(folder: &Path, id: &str) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.flatten().take(FOLDERS_MAX as usize);
@@ -190,13 +192,13 @@ fn child(folder: &Path, id: &str) -> Option<PathBuf> {
     named.find(|entry| entry.path().is_dir()).map(|entry| entry.path())
 }
 
-/// `key value` in a file of such lines.
+/// Reads the value from a line `key value`.
 fn value(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     line.trim().parse().ok()
 }
 
-/// Without what one of its processes used, in the same proportion of user and system.
+/// Subtracts the time that one of its processes used, in proportion to user and system.
 fn less(used: Counters, ns: u64) -> Counters {
     let share = ns as f64 / used.cpu_ns().max(1) as f64;
     let part = |of: u64| of.saturating_sub((of as f64 * share) as u64);

@@ -1,5 +1,5 @@
-//! What a launch uses, wherever its processes are: each part is metered by who sees it, and the sum
-//! is what a variant pays.
+//! Meters what a launch uses, wherever its processes are. Each part is metered where it can be
+//! seen; the sum is the cost of the variant.
 
 use tare_io::{DurationNs, Instant};
 use tare_model::counters::Counters;
@@ -16,7 +16,7 @@ use crate::meters::{self, Quiet, Reading};
 use crate::world::{Meter, Used};
 use tare_model::Failure;
 
-/// Who meters something, and what.
+/// A site and the target that it meters.
 #[derive(Clone, Debug)]
 pub struct MeterSource {
     pub site: Site,
@@ -24,33 +24,33 @@ pub struct MeterSource {
 }
 
 impl MeterSource {
-    /// Whatever it has used so far; `None` where it is not to be seen.
+    /// Reads its counters so far; `None` if they cannot be read.
     pub fn read(&self) -> Option<Counters> {
         let meter = self.site.ask(Attach { target: self.target.clone() }).ok()?;
         self.site.ask(Read { meter }).ok()?.bounded().counters
     }
 }
 
-/// One part of a variant, as it is metered.
+/// One metered part of a variant.
 #[derive(Clone, Debug)]
 struct Part {
-    /// What is known of it before it is read.
+    /// The part without its counters.
     told: LaunchPart,
-    /// Who reads its counters; `None` where nobody sees them.
+    /// The site and meter that read its counters; `None` if they cannot be read.
     meter: Option<(Site, MeterId)>,
 }
 
-/// The counters of a server and of what stands between it and its client.
+/// The counters of a server and of the hops before it.
 #[derive(Debug, Default)]
 pub struct Metering {
-    /// Hops, the nearest to the client first; the server is the last.
+    /// Hops, starting with the one nearest to the client; the server is last.
     parts: Vec<Part>,
-    /// What parts share: a link of the server's place whose end is here, the kernel's interrupts.
+    /// Shared by all parts: this end of the link to the server's place, the kernel's interrupts.
     shared: Vec<Box<dyn Probe>>,
 }
 
 impl Metering {
-    /// Opens the counters of one more part, which stands behind all that are there.
+    /// Adds a part behind all others and opens its counters.
     #[must_use]
     pub fn and(mut self, told: LaunchPart, source: &MeterSource) -> Self {
         let attached = source.site.ask(Attach { target: source.target.clone() }).ok();
@@ -59,8 +59,8 @@ impl Metering {
         self
     }
 
-    /// Also counts the packets of that link (without one: of the loopback device), and the kernel's
-    /// work on the server's CPUs if these are this machine's.
+    /// Also counts the packets of this link, or of the loopback device without one, and the
+    /// kernel's interrupts on the server's CPUs if the server is on this machine.
     #[must_use]
     pub fn with_shared(mut self, link: Option<&str>) -> Self {
         let server = self.parts.last().map(processes_here).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Metering {
         self
     }
 
-    /// Those on this machine that are metered.
+    /// Returns the metered processes on this machine.
     pub fn processes(&self) -> Vec<u32> {
         self.parts.iter().flat_map(processes_here).collect()
     }
@@ -128,8 +128,8 @@ impl Meter for Metering {
     }
 }
 
-/// The threads of all parts; none where the server's are not told: its hops' alone would stand for
-/// all.
+/// Returns the threads of all parts; none if the server's are unknown, as the hops' threads would
+/// pass for all.
 fn threads_of<T>(parts: &[T], threads: impl Fn(&T) -> &Vec<[u64; 2]>) -> Vec<[u64; 2]> {
     match parts.last().map(&threads) {
         Some(own) if !own.is_empty() => parts.iter().flat_map(threads).copied().collect(),
@@ -137,7 +137,7 @@ fn threads_of<T>(parts: &[T], threads: impl Fn(&T) -> &Vec<[u64; 2]>) -> Vec<[u6
     }
 }
 
-/// What each of these sites is to do with its meters.
+/// Groups the meters by the site that reads them.
 fn by_site<'a>(meters: impl Iterator<Item = &'a Metering>) -> Vec<(&'a Site, Vec<MeterId>)> {
     let mut sites: Vec<(&Site, Vec<MeterId>)> = Vec::new();
     for (site, meter) in
@@ -151,16 +151,16 @@ fn by_site<'a>(meters: impl Iterator<Item = &'a Metering>) -> Vec<(&'a Site, Vec
     sites
 }
 
-/// Waits until all of them stand still, each site's at the same time; whether they do.
+/// Waits until all of them are idle, all sites at the same time; returns whether they are.
 pub fn quiesce(meters: &[&Metering], quiet: Quiet) -> bool {
     let sites = by_site(meters.iter().copied());
     let asked = sites.into_iter().map(|(site, meters)| (site, Quiesce { meters, quiet }));
-    // Whoever cannot be asked is asked again by whoever needs an answer.
+    // A site that fails here fails again where its reply is needed.
     ask_all(asked, TIMEOUT).is_ok_and(|stand| stand.into_iter().all(|stands| stands))
 }
 
-/// Reads all of them at one instant of this machine's clock, and again after each interval: a row
-/// for each.
+/// Reads all of them at one instant of this machine's clock and again after each interval; returns
+/// a row for each.
 pub fn sample(
     meters: &[Option<&Metering>],
     from: Instant,
@@ -194,7 +194,7 @@ pub fn sample(
     Ok(all.collect())
 }
 
-/// The sums of what parts used: all were read at the same instants.
+/// Sums the readings of the parts, which were taken at the same instants.
 fn together(rows: &[&Vec<Reading>]) -> Vec<Reading> {
     let n = rows.iter().map(|row| row.len()).min().unwrap_or(0);
     let at = |index: usize| {

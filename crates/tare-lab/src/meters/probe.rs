@@ -1,4 +1,4 @@
-//! What a meter is made of: a probe is attached once for each launch, and read at the edges of its
+//! Probes, of which a meter consists. Each is attached once per launch and read at the edges of its
 //! slices. The kinds are in `probes/`.
 
 use std::cell::OnceCell;
@@ -15,39 +15,38 @@ use crate::machine::throttled_periods;
 
 /// One source of counters.
 pub trait Probe: fmt::Debug + Send + Sync {
-    /// What it has counted so far, by the counters that it knows; none where it sees nothing any
-    /// more.
+    /// Reads the counters that it knows; none if it can no longer read them.
     fn read(&self, seen: &Seen<'_>) -> Counters;
 
-    /// CPU time alone, where that takes less: what a look at it costs matters between slices.
+    /// Returns CPU time only, if that is cheaper: between slices, the cost of a reading matters.
     fn cpu_ns(&self, seen: &Seen<'_>) -> Option<u64> {
         self.read(seen)[Counter::Cpu]
     }
 
-    /// What changes slowly, where it is not that of the processes.
+    /// Returns the footprint, if it is not the sum over the processes.
     fn footprint(&self) -> Option<Footprint> {
         None
     }
 }
 
-/// What changes slowly, and takes longer to read.
+/// Values that change slowly and take longer to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Footprint {
-    /// Resident memory now; `None` where it cannot be read. Pages that processes share count for
+    /// Resident memory now; `None` if it cannot be read. Pages that processes share count once for
     /// each.
     pub rss_bytes: Option<u64>,
-    /// Periods in which a quota held it up, ever.
+    /// Periods so far in which a quota throttled it.
     pub throttled_periods: u64,
 }
 
-/// What /proc has of processes: of those that there were when a meter was made.
+/// Files in /proc of the processes that existed when a meter was made.
 #[derive(Debug, Default)]
 pub struct ProcessFiles {
     pids: Vec<u32>,
-    /// One a thread.
+    /// One for each thread.
     schedstats: Vec<File>,
-    /// One a process.
+    /// One for each process.
     stats: Vec<File>,
 }
 
@@ -66,7 +65,7 @@ impl ProcessFiles {
         &self.pids
     }
 
-    /// A reading of them: what several probes look at is read once, and what none does never.
+    /// Begins a reading. Each kind of file is read at most once, and only if a probe needs it.
     pub fn look(&self) -> Seen<'_> {
         Seen { processes: self, threads: OnceCell::new(), stats: OnceCell::new() }
     }
@@ -82,24 +81,24 @@ impl ProcessFiles {
     }
 }
 
-/// What /proc says of processes at one moment.
+/// The state of processes in /proc at one moment.
 pub struct Seen<'a> {
     processes: &'a ProcessFiles,
     threads: OnceCell<Vec<Option<Thread>>>,
     stats: OnceCell<Vec<Option<Stat>>>,
 }
 
-/// What the scheduler says of a thread.
+/// The scheduler's counters of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
     pub cpu_ns: u64,
-    /// Ready, and waiting for a CPU.
+    /// Ready but waiting for a CPU.
     pub delay_ns: u64,
     pub switches: u64,
 }
 
 impl Seen<'_> {
-    /// `None` for one that has ended, and took its count with it.
+    /// Returns the threads; `None` for one that has ended, as its count is lost.
     pub fn threads(&self) -> &[Option<Thread>] {
         self.threads.get_or_init(|| self.processes.schedstats.iter().map(read_schedstat).collect())
     }
@@ -110,7 +109,7 @@ impl Seen<'_> {
     }
 }
 
-/// From its start, however far it was read before.
+/// Reads a file from its start, whatever was read before.
 pub(crate) fn read_text(file: &File) -> Option<String> {
     let mut buffer = [0; 1024];
     let n = file.read_at(&mut buffer, 0).ok()?;

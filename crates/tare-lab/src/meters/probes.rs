@@ -1,5 +1,5 @@
-//! What meters are made of, a kind of [`Probe`] a file. A new one is a file here and a line in
-//! [`OF_PROCESSES`]; what it counts is a line in `tare_model::counters`.
+//! The kinds of [`Probe`], one file each. A new one is a file here and a line in [`OF_PROCESSES`],
+//! with a line in `tare_model::counters` for what it counts.
 
 mod accounting;
 mod faults;
@@ -13,6 +13,6 @@ pub use link::Link;
 pub use scheduler::CpuTime;
 pub use softirq::Softirq;
 
-/// Attached to whatever has processes that are seen, beside what counts their CPU time.
+/// Attached wherever processes can be seen, beside the probe for CPU time.
 pub const OF_PROCESSES: [fn() -> Box<dyn Probe>; 2] =
     [|| Box::new(scheduler::Switches), || Box::new(faults::Minor)];

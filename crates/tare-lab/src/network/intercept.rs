@@ -1,5 +1,5 @@
-//! Sends connections through a sidecar that neither end knows of, as meshes do it: by iptables'
-//! REDIRECT, in a network namespace of tare's own, with which its rules go.
+//! Redirects connections through a sidecar that neither end knows of, as meshes do, with iptables'
+//! REDIRECT. The rules are in a network namespace of tare's own and are removed with it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -10,25 +10,26 @@ use crate::machine::commands::{must, run};
 use crate::machine::programs;
 use tare_model::Failure;
 
-/// A network namespace that tare made, and what is reached in it.
+/// A network namespace that tare made, and the address reached in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     pub name: String,
     pub address: IpAddr,
 }
 
-/// Which connections: those that leave the namespace for an address, or come to one in it.
+/// Which connections are redirected: those leaving the namespace for an address, or those arriving
+/// at one in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Leaving,
     Coming,
 }
 
-/// Where a server's sidecar connects from, as Istio's: the server sees who asks it.
+/// The address from which a server's sidecar connects, as in Istio; the server's peers show it.
 pub const SIDECAR: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 6));
 
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
-/// Groups that nobody's processes should be in, by their names on one system or another.
+/// Groups to which no process should belong, by their names on different systems.
 const NO_GROUPS: [&str; 2] = ["nogroup", "nobody"];
 
 pub fn check_machine() -> Result<(), Failure> {
@@ -38,7 +39,7 @@ pub fn check_machine() -> Result<(), Failure> {
     group().map(drop)
 }
 
-/// The group of all sidecars: what they send themselves is not sent through them again.
+/// Returns the group of all sidecars. Connections from this group are not redirected again.
 pub fn group() -> Result<(&'static str, u32), Failure> {
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let found = NO_GROUPS.into_iter().find_map(|name| {
@@ -54,8 +55,8 @@ pub fn group() -> Result<(&'static str, u32), Failure> {
 }
 
 impl Namespace {
-    /// What starts a sidecar in it: in the group that its rules let through, with no more of
-    /// root's rights than giving up its groups.
+    /// Returns the command that starts a sidecar in it, in the group exempt from its rules, with no
+    /// capability but CAP_SETGID.
     pub fn enter(&self, argv: Vec<String>) -> Result<Vec<String>, Failure> {
         let found = |name: &str, from: &str| -> Result<String, Failure> {
             Ok(programs::need(&[name], from)?.display().to_string())
@@ -69,7 +70,7 @@ impl Namespace {
         Ok(all)
     }
 
-    /// Replaces what was intercepted in it: connections to `to` go to that port of its own.
+    /// Replaces its rules: redirects connections for `to` to this local port.
     pub fn intercept(
         &self,
         direction: Direction,
@@ -85,7 +86,7 @@ impl Namespace {
         must(&argv, TIMEOUT, "send connections through a sidecar").map(drop)
     }
 
-    /// Connections that its rules sent through the sidecar.
+    /// Counts the connections that its rules redirected.
     pub fn intercepted(&self) -> Option<u64> {
         let argv = ["ip", "netns", "exec", &self.name, "iptables-save", "-c", "-t", "nat"];
         let saved = run(&argv, TIMEOUT);
@@ -107,7 +108,8 @@ fn rules(direction: Direction, to: SocketAddr, port: u16, group: u32) -> String 
     )
 }
 
-/// `[packets:bytes] -A … -j REDIRECT …`: the first packet of each connection.
+/// Sums the packets of `[packets:bytes] -A … -j REDIRECT …`: only the first packet of each
+/// connection is counted.
 fn counted(saved: &str) -> u64 {
     let lines = saved.lines().filter(|line| line.contains("-j REDIRECT"));
     let packets =

@@ -1,12 +1,13 @@
-//! Where processes listen, as the kernel's tables have it.
+//! Finds listening ports in the kernel's tables.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-/// TCP ports on which any of these processes accepts connections.
+/// Returns the TCP ports on which any of these processes accepts connections.
 pub fn ports_of(pids: &[u32]) -> BTreeSet<u16> {
     let inodes: BTreeSet<u64> = pids.iter().flat_map(|pid| sockets_of(*pid)).collect();
-    // They may be in a network namespace of their own.
+    // They may be in a network namespace of their own; its tables are read through the first
+    // process.
     let Some(first) = pids.first() else { return BTreeSet::new() };
     let tables = ["tcp", "tcp6"].map(|name| format!("/proc/{first}/net/{name}"));
     let texts = tables.iter().filter_map(|path| fs::read_to_string(path).ok());
@@ -14,7 +15,7 @@ pub fn ports_of(pids: &[u32]) -> BTreeSet<u16> {
     listening.filter(|(_, inode)| inodes.contains(inode)).map(|(port, _)| port).collect()
 }
 
-/// Inodes of a process's open sockets.
+/// Returns the inodes of a process's open sockets.
 fn sockets_of(pid: u32) -> Vec<u64> {
     let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
@@ -24,8 +25,8 @@ fn sockets_of(pid: u32) -> Vec<u64> {
     links.filter_map(inode).collect()
 }
 
-/// `sl: LOCAL:PORT REMOTE:PORT STATE tx:rx tr:when retrnsmt uid timeout INODE …`: the port and inode
-/// of a socket that listens.
+/// Parses `sl: LOCAL:PORT REMOTE:PORT STATE tx:rx tr:when retrnsmt uid timeout INODE …`; returns
+/// the port and inode of a listening socket.
 fn listener(line: &str) -> Option<(u16, u64)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);

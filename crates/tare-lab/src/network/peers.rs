@@ -1,10 +1,10 @@
-//! Who is connected to a port, as the kernel's tables have it.
+//! Finds the peers of a port in the kernel's tables.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who has connections to a port here, and how many.
+/// Counts the established connections to a local port, by peer.
 pub fn of_port(port: u16) -> BTreeMap<IpAddr, u64> {
     let mut found = BTreeMap::new();
     for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -16,7 +16,8 @@ pub fn of_port(port: u16) -> BTreeMap<IpAddr, u64> {
     found
 }
 
-/// `sl: LOCAL:PORT REMOTE:PORT STATE …`, addresses in hexadecimal words of this machine's order.
+/// Parses `sl: LOCAL:PORT REMOTE:PORT STATE …`; addresses are hexadecimal words in native byte
+/// order.
 fn peer(line: &str, port: u16) -> Option<IpAddr> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, remote, state) = (fields.next()?, fields.next()?, fields.next()?);

@@ -1,4 +1,4 @@
-//! Asks what listens somewhere who it is, over TLS and without it.
+//! Probes a port with and without TLS.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,18 +16,18 @@ use tare_model::layers::TlsVersion;
 
 use crate::launch::certificates::{Certified, SERVER_NAME};
 
-/// What answered.
+/// The TLS server that answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsAnswer {
     /// Its certificate, in DER.
     pub certificate: Vec<u8>,
     pub version: Option<TlsVersion>,
-    /// Whether a second connection took up the first one's session.
+    /// Whether a second connection resumed the first one's session.
     pub resumes: bool,
 }
 
 impl TlsAnswer {
-    /// `TLSv1.3`.
+    /// Returns the version in words, such as `TLSv1.3`.
     pub fn word(&self) -> &'static str {
         self.version.map_or("another version", TlsVersion::word)
     }
@@ -42,9 +42,9 @@ fn version(connection: &ClientConnection) -> Option<TlsVersion> {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// A proxy answers it by itself: what is behind it counts no request.
+/// A proxy rejects this itself, so that the server behind it counts no request.
 const NONSENSE: &[u8] = b"WHO\r\n\r\n";
-/// The first bytes tell whether something is a reply.
+/// The first bytes show whether something is a reply.
 const LOOKED_AT: usize = 5;
 
 fn connect(address: SocketAddr) -> Result<TcpStream, String> {
@@ -54,13 +54,13 @@ fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Whether it serves a request that is not encrypted.
+/// Returns whether it serves an unencrypted request.
 pub fn serves_plain_text(address: SocketAddr) -> Result<bool, String> {
     let mut stream = connect(address)?;
     Ok(is_served(&mut stream, address))
 }
 
-/// Whether it serves one that is, of a client that shows no certificate.
+/// Returns whether it serves a TLS request from a client without a certificate.
 pub fn serves_unknown(address: SocketAddr) -> Result<bool, String> {
     let mut stream = begin(address, &Arc::new(config(None)?))?;
     Ok(is_served(&mut stream, address))
@@ -69,12 +69,12 @@ pub fn serves_unknown(address: SocketAddr) -> Result<bool, String> {
 fn is_served(stream: &mut (impl Read + Write), address: SocketAddr) -> bool {
     let asked = write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let mut head = [0; b"HTTP/1.1 400".len()];
-    // Who ends the connection refuses it; nginx says so in words: 400.
+    // A closed connection means that the request was refused; nginx replies 400 instead.
     let answered = asked.and_then(|()| stream.read_exact(&mut head));
     answered.is_ok() && head.starts_with(b"HTTP/1.") && !head.ends_with(b" 400")
 }
 
-/// Who it is, to a client with this certificate.
+/// Probes the server as a client with this certificate.
 pub fn probe(address: SocketAddr, own: &Certified) -> Result<TlsAnswer, String> {
     let config = Arc::new(config(Some(own))?);
     let (certificate, version, _) = ask(address, &config)?;
@@ -118,7 +118,7 @@ fn ask(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Answer, String
     Ok((leaf, version(connection), resumed))
 }
 
-/// Who it is, is compared with what was made, and not left to chains of trust.
+/// Accepts any certificate: the caller compares it with the one that tare made.
 #[derive(Debug)]
 struct Anyone(Arc<rustls::crypto::CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Where the agent's program is.
+//! Finds the agent's program.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use tare_io::owned::own_folder;
 use crate::machine::programs;
 use tare_model::Failure;
 
-/// The static program `tare-agent`: as `$TARE_AGENT` says, else beside tare or above it.
+/// Finds the static program `tare-agent`: `$TARE_AGENT`, or else beside or above tare.
 pub fn find() -> Result<PathBuf, Failure> {
     if let Some(given) = std::env::var_os("TARE_AGENT").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(given);
@@ -25,7 +25,7 @@ pub fn find() -> Result<PathBuf, Failure> {
         };
     }
     let own = own_folder().unwrap_or_default();
-    // target/release/tare, target/debug/tare, target/debug/deps/test; or an installed one.
+    // tare is target/release/tare, target/debug/tare, target/debug/deps/TEST, or installed.
     let above: Vec<&Path> = own.ancestors().take(3).collect();
     let mut all: Vec<PathBuf> = above.iter().map(|f| f.join("agent/tare-agent")).collect();
     all.extend(above.first().map(|folder| folder.join("tare-agent")));
@@ -37,7 +37,7 @@ pub fn find() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The hash of a file's bytes, as it is written in hexadecimal.
+/// Returns a file's SHA-256 in hexadecimal.
 pub fn hash(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, e))?;
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
@@ -48,7 +48,7 @@ const ELF_64: &[u8] = b"\x7fELF\x02";
 const PROGRAM_HEADER_BYTES: usize = 56;
 const PT_INTERP: u32 = 3;
 
-/// Whether an ELF file needs no loader; `None` where it is no such file.
+/// Whether an ELF file needs no dynamic loader; `None` if it is not a 64-bit ELF file.
 fn is_static(path: &Path) -> Option<bool> {
     use std::io::Read;
     let mut head = Vec::new();

@@ -1,4 +1,4 @@
-//! A container of an engine, from an image: podman, docker, nerdctl.
+//! A container from an image, run by an engine: podman, docker or nerdctl.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn program(spec: &ContainerSpec) -> Result<PathBuf, Failure> {
 }
 
 impl PlaceKind for ContainerSpec {
-    /// The engine answers, and has the image.
+    /// Checks that the engine answers and has the image.
     fn check_machine(&self) -> Result<String, Failure> {
         let program = program(self)?;
         let program_text = program.display().to_string();
@@ -85,7 +85,7 @@ impl PlaceKind for ContainerSpec {
     }
 }
 
-/// podman's own choice is crun, which refuses what some machines have.
+/// podman's default is crun, which fails if both cgroup versions are mounted.
 fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), Failure> {
     if spec.engine != "podman" || spec.runtime.is_some() || !runtime::has_both_cgroups() {
         return Ok(());
@@ -107,7 +107,7 @@ pub struct Container {
     address: IpAddr,
     starts: u32,
     program: String,
-    /// The engine lets others say in which control group a container runs.
+    /// Whether the engine lets tare choose a container's control group.
     groups_are_ours: bool,
 }
 
@@ -125,7 +125,7 @@ impl Container {
         add(&["--tmpfs", "/tmp:rw,nosuid,nodev,exec", "--tmpfs", "/run:rw,nosuid,nodev,exec"]);
         add(&["--volume", &format!("{}:{INSIDE}:ro", agent.display()), "--entrypoint", INSIDE]);
         add(&["--user", "0", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]);
-        // Engines ask for more than a root without all rights may give.
+        // Engines request higher limits than a root without all capabilities may set.
         for (ulimit, name, most) in LIMITS {
             if let Some(limit) = hard_limit(name) {
                 let limit = limit.min(most);
@@ -136,7 +136,7 @@ impl Container {
             add(&["--cap-add", capability.trim_start_matches("CAP_")]);
         }
         if let Some(runtime) = &self.spec.runtime {
-            // podman's is a flag of its own, before its command; the others know it after.
+            // podman takes it before its command (below), the others after.
             match self.spec.engine.as_str() {
                 "podman" => {}
                 _ => add(&["--runtime", runtime]),
@@ -162,19 +162,19 @@ impl Container {
         Ok(argv)
     }
 
-    /// One value of what the engine says of the container.
+    /// Returns one value from the engine's inspection of the container.
     fn inspect(&self, format: &str) -> String {
         let name = self.container();
         let argv = [self.program.as_str(), "container", "inspect", "--format", format, &name];
         run(&argv, TIMEOUT).out.trim().to_owned()
     }
 
-    /// As the engine says: of its own network, or this machine's.
+    /// Returns the address that the engine reports, or loopback if the network is the host's.
     fn find_address(&self) -> Result<IpAddr, Failure> {
         if self.spec.network.as_deref() == Some("host") {
             return Ok(Ipv4Addr::LOCALHOST.into());
         }
-        // Engines write down what they gave a little after they gave it.
+        // Engines report an address a little after they assign it.
         for _ in 0..ADDRESS_CHECKS {
             let all = self.inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}");
             let one = self.inspect("{{.NetworkSettings.IPAddress}}");
@@ -191,11 +191,11 @@ impl Container {
     }
 }
 
-/// Limits of processes, their names in /proc, and what is enough.
+/// The engine's name of a limit, its name in /proc, and a value that is enough.
 const LIMITS: [(&str, &str, u64); 2] =
     [("nofile", "Max open files", 65_536), ("nproc", "Max processes", 32_768)];
 
-/// What this process may have at most, and so a container too.
+/// Returns this process's hard limit, which a container cannot exceed.
 fn hard_limit(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -210,7 +210,7 @@ impl Place for Container {
             "podman" => "{{.Host.CgroupManager}}",
             _ => "{{.CgroupDriver}}",
         };
-        // An engine that uses systemd takes only names of slices, which are systemd's own.
+        // An engine that uses systemd accepts only systemd's slices as parents.
         let manager = run(&[&self.program, "info", "--format", key], TIMEOUT).out;
         self.groups_are_ours = manager.trim() == "cgroupfs";
         if let Some(cgroup) = self.context.cgroup.as_ref().filter(|_| self.starts == 1) {

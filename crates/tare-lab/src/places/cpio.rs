@@ -1,11 +1,11 @@
-//! An initramfs: the folder of a root file system as a cpio archive, of the kernel's kind "newc".
+//! Writes an initramfs: a root file system's folder as a cpio archive in "newc" format.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Writes everything below `root`; what is named begins with a slash in the guest.
+/// Writes everything below `root`; in the guest, paths begin at `/`.
 pub fn write(root: &Path, to: &Path) -> io::Result<()> {
     let mut archive = Archive { out: BufWriter::new(fs::File::create(to)?), written: 0, inode: 0 };
     archive.folder(root, "")?;
@@ -64,7 +64,7 @@ impl<W: Write> Archive<W> {
         self.out.write_all(bytes)
     }
 
-    /// Names and contents end on multiples of four.
+    /// Pads to a multiple of four bytes, as "newc" requires after names and contents.
     fn pad(&mut self) -> io::Result<()> {
         let missing = self.written.next_multiple_of(4) - self.written;
         self.write(&[0; 3][..missing])

@@ -1,5 +1,5 @@
-//! The kernel of a virtual machine: the user's, or the distribution's for clouds, unpacked into
-//! tare's own folder and installed nowhere.
+//! The kernel of a virtual machine: the user's, or Debian's cloud kernel, unpacked into tare's
+//! cache and not installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,28 +14,28 @@ use crate::machine::commands::{is_stopped, must, run};
 use crate::machine::programs;
 use tare_model::Failure;
 
-/// What is booted.
+/// A kernel to boot in a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestKernel {
     pub image: PathBuf,
     /// The folder that holds `lib/modules`.
     pub modules: Option<PathBuf>,
-    /// As `uname -r` says in the guest; empty where the user's own is not known.
+    /// As `uname -r` prints it in the guest; empty if it is not known.
     pub release: String,
 }
 
-/// Debian's kernel for clouds: small, with all that virtual machines need.
+/// Debian's cloud kernel: small, with everything that virtual machines need.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// What the guest's agent and network need.
+/// Modules that the guest's agent and network need.
 const WANTED: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_net"];
-/// Confidential guests load these, where the kernel has them.
+/// Confidential guests load these if the kernel has them.
 const CONFIDENTIAL: [&str; 2] = ["tdx_guest", "sev-guest"];
-/// Its folder is called that.
+/// Name of the kernel's folder in the cache.
 const NAME: &str = "guest-kernel";
 const DOWNLOAD_WITHIN: DurationNs = DurationNs::from_secs(180);
 const TIMEOUT: DurationNs = DurationNs::from_secs(60);
 
-/// Somebody else is at it; bounded by their own limits, and by the user.
+/// Waits while another tare downloads, for at most twice the download's timeout.
 fn wait_for(lock: &fs::File) -> Result<(), Failure> {
     let until = monotonic_now() + DOWNLOAD_WITHIN + DOWNLOAD_WITHIN;
     while owned::try_lock(lock) == Lock::Held {
@@ -49,7 +49,7 @@ fn wait_for(lock: &fs::File) -> Result<(), Failure> {
 }
 
 impl GuestKernel {
-    /// The user's, with the modules of its release where the machine has them.
+    /// The user's kernel, with the modules of the release below `modules`.
     pub fn own(image: &Path, modules: Option<&Path>) -> Result<Self, Failure> {
         if !image.is_file() {
             let text = format!("vm: kernel {} is not a file", image.display());
@@ -65,9 +65,9 @@ impl GuestKernel {
         Ok(Self { image: image.into(), modules: Some(modules.into()), release })
     }
 
-    /// The distribution's, as it was unpacked before.
+    /// The distribution's kernel, if it was unpacked before.
     pub fn kept() -> Option<Self> {
-        // Whoever can write there decides what is booted.
+        // Check the owner: anyone who can write there decides what is booted.
         let folder = owned::check(&folder()?).ok()?;
         let release = release_in(&folder)?;
         let image = folder.join(format!("boot/vmlinuz-{release}"));
@@ -75,7 +75,7 @@ impl GuestKernel {
         ready.then_some(Self { image, modules: Some(folder), release })
     }
 
-    /// The distribution's: downloaded and unpacked, once, whoever asks at the same time.
+    /// The distribution's kernel, downloaded and unpacked once; a lock makes other runs wait.
     pub fn provide(journal: &Journal) -> Result<Self, Failure> {
         if let Some(kept) = Self::kept() {
             return Ok(kept);
@@ -160,10 +160,10 @@ impl GuestKernel {
     }
 }
 
-/// Written when all is there.
+/// Marker file, written last.
 const READY: &str = "tare-ready";
 
-/// Whether the distribution's kernel can be had.
+/// Checks that the distribution's kernel is present or can be downloaded.
 pub fn can_provide() -> Result<(), Failure> {
     if GuestKernel::kept().is_some() {
         return Ok(());

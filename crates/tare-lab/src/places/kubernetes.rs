@@ -1,5 +1,5 @@
-//! A pod of a Kubernetes cluster: the agent gets in by exec, or comes with an image; clients reach
-//! it straight, or through a Service, a NodePort, a hostPort.
+//! A pod of a Kubernetes cluster. The agent is copied in by exec or comes with an image; clients
+//! connect directly, or through a Service, a hostPort, an Ingress or a Gateway.
 
 mod fate;
 mod front;
@@ -42,11 +42,11 @@ use reach::{HELLO_WITHIN, LOOK, copy_agent, exec, wait};
 use sidecar::Sidecar;
 use tare_model::Failure;
 
-/// Accounts of a new namespace come a moment after it.
+/// A new namespace gets its service account a moment later.
 const ACCOUNT_WITHIN: DurationNs = DurationNs::from_secs(15);
 
 impl PlaceKind for KubernetesSpec {
-    /// The cluster answers, and has the classes and nodes that are named.
+    /// Checks that the cluster answers, and has the named runtime class and node.
     fn check_machine(&self) -> Result<String, Failure> {
         agent_file::find()?;
         let cluster = ground::connect(self.context.as_deref())?;
@@ -54,7 +54,7 @@ impl PlaceKind for KubernetesSpec {
         let there = |kind: Kind, name: &Option<String>| -> Result<(), Failure> {
             let Some(name) = name else { return Ok(()) };
             match cluster.read(kind, "", name) {
-                // Who may not look may still use it.
+                // A user without the right to read it may still use it.
                 Ok(Some(_)) | Err(tare_kube::KubeError::Forbidden { .. }) => Ok(()),
                 Ok(None) => Err(Failure::environment(format!(
                     "kubernetes: {} has no {} '{name}'",
@@ -98,7 +98,7 @@ impl PlaceKind for KubernetesSpec {
     }
 }
 
-/// Whose kernel a runtime brings, in words.
+/// Describes the kernel that a runtime provides.
 fn oci_kernel(handler: &str) -> &'static str {
     match Kernel::of(handler) {
         Kernel::Shared => "its node's kernel",
@@ -130,22 +130,22 @@ pub struct Pod {
     ground: Option<Arc<Ground>>,
     manifest: Option<Value>,
     service: Option<Value>,
-    /// Where its servers listen, where that must be settled before they start.
+    /// The servers' port, if it must be known before they start.
     port: u16,
     starts: u32,
     spot: Spot,
     path: Option<Path>,
-    /// Which its runtime class brings, and the node's own.
+    /// The kind of kernel that its runtime class provides.
     kernel: Kernel,
     node: Here,
-    /// The agent's program has this hash.
+    /// SHA-256 of the agent's program.
     hash: String,
     meter: Option<Arc<NodeMeter>>,
-    /// That a mesh put into its pod.
+    /// The sidecar that a mesh injected because a layer asked for it.
     sidecar: Option<Sidecar>,
-    /// A mesh put one there that nobody asked for.
+    /// A mesh injected a sidecar that nobody asked for.
     has_strange_sidecar: bool,
-    /// Its pod was asked for, and is to be waited for.
+    /// The pod was created, and tare has not waited for it yet.
     begun: bool,
 }
 
@@ -158,7 +158,7 @@ impl Pod {
         pod::container_name(&self.spec, self.manifest.as_ref())
     }
 
-    /// Its Service, as proxies of the cluster name it.
+    /// Its Service's name, as the cluster's proxies write it.
     fn service_name(&self) -> String {
         let namespace = self.ground.as_ref().map_or("", |ground| &ground.namespace);
         format!("{}.{namespace}.svc.cluster.local", self.context.tag)
@@ -168,7 +168,7 @@ impl Pod {
         self.spec.host_network || self.spec.via != Default::default()
     }
 
-    /// Once: what its pods share, one after another.
+    /// Creates the objects that its successive pods share, once.
     fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<Ground>, Failure> {
         if let Some(ground) = &self.ground {
             return Ok(ground.clone());
@@ -192,7 +192,7 @@ impl Pod {
         Ok(ground)
     }
 
-    /// What the variant's layers want of its pod.
+    /// Returns what the variant's layers add to its pod.
     fn parts(&self, ground: &Ground) -> PodParts {
         let server = self.context.server_tag.as_deref();
         let stand = if server.is_some() { Stand::BesideClient } else { Stand::BesideServer };
@@ -205,17 +205,17 @@ impl Pod {
         layers::pod_parts(&self.context.layers, &seat)
     }
 
-    /// For a client: the node that its server's pod runs on.
+    /// Returns the node of its server's pod, if this place is for a client.
     fn server_node(&self, clusters: &Clusters) -> Option<String> {
         clusters.node_of(self.context.server_tag.as_deref()?)
     }
 
-    /// Asks for its pod.
+    /// Creates its pod.
     fn ask(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), Failure> {
         self.starts += 1;
         resources.clusters.is_asked_for(&self.context.tag);
         if self.service.is_none() {
-            // Its predecessor may still be going, on the same node.
+            // The previous pod may still be terminating on the same node.
             self.port = Ports::InTurn.next(Ipv4Addr::LOCALHOST.into())?;
         }
         let name = self.name();
@@ -256,7 +256,7 @@ impl Pod {
         }
     }
 
-    /// Waits until its pod runs, and looks where.
+    /// Waits until its pod runs, and records where.
     fn settle(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), Failure> {
         self.begun = false;
         let within = self.spec.start_within()?;
@@ -296,7 +296,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Leads through a proxy of the cluster's, metered as far as the cluster tells where it is.
+    /// Waits for the cluster's proxy, and meters its pods if the cluster names them.
     fn path_through_front(
         &self,
         ground: &Ground,
@@ -314,7 +314,7 @@ impl Pod {
         Ok(Path::through(front, spec, front::host(tag, &ground.namespace)))
     }
 
-    /// Whether the user's own labels ask for one, rather than a layer.
+    /// Whether the user's labels, rather than a layer, request a sidecar.
     fn asks_for_sidecar(&self) -> bool {
         self.spec.labels.get(sidecar::LABEL).is_some_and(|asks| asks == "true")
     }
@@ -340,12 +340,12 @@ impl Pod {
     }
 
     fn wants_node_meter(&self) -> bool {
-        // Only its node sees what a sandbox costs.
+        // Only the node sees a sandbox's own cost.
         let sandbox = matches!(self.kernel, Kernel::Gvisor | Kernel::Machine);
         self.context.server_tag.is_none() && self.spec.node_meter.unwrap_or(sandbox)
     }
 
-    /// The agent in its pod.
+    /// Starts the agent in its pod, and checks its hash.
     fn start_agent(
         &self,
         ground: &Arc<Ground>,
@@ -367,7 +367,7 @@ impl Pod {
 }
 
 impl Place for Pod {
-    /// The pod of its server may have come to another node.
+    /// Its server's pod may have moved to another node.
     fn fits(&self, clusters: &Clusters) -> bool {
         let server = self.server_node(clusters);
         let is_there = server.as_ref() == Some(&self.spot.node);
@@ -377,13 +377,13 @@ impl Place for Pod {
 
     fn begin(&mut self, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         if self.begun {
-            // A round that was lost before it was waited for has asked already.
+            // A round that failed before waiting has already created the pod.
             return Ok(());
         }
         let ground = self.prepare(resources)?;
         let is_told = self.spec.same_node_as.or(self.spec.other_node_than).is_some();
         if is_told && self.server_node(resources.clusters).is_none() {
-            // Its server is not there yet: it is asked for once it is.
+            // Its server's node is not known yet; `start` creates the pod.
             return Ok(());
         }
         self.ask(&ground, resources)
@@ -427,7 +427,7 @@ impl Place for Pod {
             wrong.push(format!("it does not have the address {ip}"));
         }
         let kernel = match self.spec.runtime_class {
-            // The default of a cluster may be anything.
+            // A cluster's default runtime may be anything.
             None => Kernel::Unknown,
             Some(_) => self.kernel,
         };
@@ -450,7 +450,7 @@ impl Place for Pod {
         proof(self.spec.name(), wrong, seen)
     }
 
-    /// What its successor needs of what it has is free once it is gone: the cluster waits for that.
+    /// Does not wait: the cluster starts the next pod once this one's resources are free.
     fn stop(&mut self) {
         if let Some(ground) = &self.ground {
             let _ = ground.cluster.delete(Kind::Pod, &ground.namespace, &self.name(), None);
@@ -513,7 +513,7 @@ impl Place for Pod {
         Some(PathBuf::from(FOLDER).join("server"))
     }
 
-    /// Where its node is this very machine, and its kernel the node's.
+    /// True if its node is this machine, and it runs on the node's own kernel.
     fn has_our_cpus(&self) -> bool {
         let here = Here::probe();
         self.node == here && !matches!(self.kernel, Kernel::Gvisor | Kernel::Machine)

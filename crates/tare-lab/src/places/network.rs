@@ -1,8 +1,8 @@
-//! tare's own network: a bridge, a private range that nobody else has, and links to it.
+//! tare's own network: a bridge with an unused private range, and links to it.
 //!
-//! The bridge's name holds the number of its range, and the kernel gives a name once: who could
-//! make the bridge has the range. Places have no route beyond it, and the bridge forwards nothing:
-//! nothing outside this machine can talk to them.
+//! The bridge's name contains the number of its range. The kernel allows a name only once, so the
+//! run that created the bridge owns the range. Places have no route beyond the bridge, and it
+//! forwards nothing: no other machine can reach them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -17,18 +17,18 @@ use tare_model::Failure;
 #[derive(Debug)]
 pub struct Network {
     range: Range,
-    /// Part of the hardware addresses: it tells ours from another's.
+    /// Part of the MAC addresses; distinguishes this run's links from others.
     owner: [u8; 3],
 }
 
-/// 256 addresses; the first is this machine's.
+/// 256 addresses; `.1` is this machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range(u16);
 
-/// First bytes of the ranges tried, 256 each.
+/// First two bytes of the ranges to try; each gives 256 ranges.
 const BASES: [[u8; 2]; 3] = [[10, 213], [172, 29], [192, 168]];
 const PREFIX_BITS: u8 = 24;
-/// After any route that the kernel or others make.
+/// Lower priority than any route of the kernel or of others.
 pub const BLOCKED_METRIC: &str = "4000000000";
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
@@ -53,7 +53,7 @@ impl Range {
     }
 }
 
-/// How a link is slowed down.
+/// Rate limit and delay of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// As `tc` writes it: `1gbit`.
@@ -63,13 +63,13 @@ pub struct Shape {
 }
 
 impl Network {
-    /// Makes a bridge with the first range that is free.
+    /// Creates a bridge with the first free range.
     pub fn make(journal: &Journal) -> Result<Self, Failure> {
         super::need_root("a network of its own")?;
         let taken = taken();
         let owner = owner();
         for range in Range::all() {
-            // Who made the bridge of a range has it; `tare clean` frees those left behind.
+            // An existing bridge means that its range is taken; `tare clean` frees stale ones.
             let bridge = range.bridge();
             let exists = Path::new("/sys/class/net").join(&bridge).exists();
             if exists || taken.iter().any(|(address, bits)| range.overlaps(*address, *bits)) {
@@ -97,7 +97,7 @@ impl Network {
 
     fn set_up(&self, journal: &Journal) -> Result<(), Failure> {
         let bridge = self.range.bridge();
-        // Should the bridge go away in mid-run, load must not look for its servers elsewhere.
+        // If the bridge disappears during a run, load must not take another route.
         let range = format!("{}/{PREFIX_BITS}", self.range.address(0));
         journal.record_before_create(BlockedRange {
             range: range.clone(),
@@ -109,7 +109,7 @@ impl Network {
         let own = format!("{}/{PREFIX_BITS}", self.range.address(1));
         must(&["ip", "addr", "add", &own, "dev", &bridge], TIMEOUT, "give the bridge an address")?;
         must(&["ip", "link", "set", &bridge, "up"], TIMEOUT, "start the bridge")?;
-        // What comes from places goes no further, whatever this machine does else.
+        // Traffic of places is never forwarded, even if this machine is a router.
         for (family, key, value) in [("ipv4", "forwarding", "0"), ("ipv6", "disable_ipv6", "1")] {
             let path = format!("/proc/sys/net/{family}/conf/{bridge}/{key}");
             if Path::new(&path).exists() && std::fs::write(&path, value).is_err() {
@@ -120,12 +120,10 @@ impl Network {
         Ok(())
     }
 
-    /// This machine's address in it.
     pub fn own_address(&self) -> IpAddr {
         self.range.address(1).into()
     }
 
-    /// The address of a place.
     pub fn address(&self, index: u8) -> IpAddr {
         self.range.address(host_number(index)).into()
     }
@@ -138,7 +136,7 @@ impl Network {
         self.range.bridge()
     }
 
-    /// The address of one end of a link is locally administered, and ours by its middle.
+    /// The MAC address of one end of a link: locally administered, with `owner` in the middle.
     pub fn mac(&self, host: u8, end: u8) -> String {
         let [a, b, c] = self.owner;
         format!("02:{a:02x}:{b:02x}:{c:02x}:{host:02x}:{end:02x}")
@@ -159,7 +157,7 @@ impl Network {
         format!("tare-t{}-{index}", self.range.0)
     }
 
-    /// A network namespace with one link to the bridge. One of the same name is made anew.
+    /// Creates a network namespace with one link to the bridge, replacing one of the same name.
     pub fn attach_namespace(
         &self,
         index: u8,
@@ -194,12 +192,12 @@ impl Network {
 
     pub fn detach_namespace(&self, index: u8, name: &str) {
         let link = self.link(index);
-        // The link's end in the namespace outlives its name for a moment.
+        // Delete the link itself: its end inside outlives the namespace's name for a moment.
         run(&["ip", "link", "delete", &link], TIMEOUT);
         run(&["ip", "netns", "delete", name], TIMEOUT);
     }
 
-    /// Both ways: what goes to the place and what comes from it.
+    /// Limits the link in both directions.
     fn shape(&self, link: &str, namespace: &str, shape: &Shape) -> Result<(), Failure> {
         if *shape == Shape::default() {
             return Ok(());
@@ -229,7 +227,7 @@ impl Network {
     }
 }
 
-/// What `tc` said, or what it means.
+/// Explains why `tc` failed.
 fn not_shaped(said: &str, is_delayed: bool) -> String {
     let is_absent = ["unknown", "No such file", "not found"].iter().any(|word| said.contains(word));
     if is_absent && is_delayed {
@@ -245,10 +243,10 @@ fn host_number(index: u8) -> u8 {
     index + 2
 }
 
-/// As many as a range has addresses for.
+/// Limited by the addresses in a range.
 pub const PLACES_MAX: usize = 250;
 
-/// This process, for good: numbers of processes are used again.
+/// Identifies this process uniquely: pids are reused.
 fn owner() -> [u8; 3] {
     let pid = std::process::id();
     let started = crate::machine::processes::Stat::of(pid).map_or(0, |stat| stat.started_ticks);
@@ -257,7 +255,7 @@ fn owner() -> [u8; 3] {
     [a, b, c]
 }
 
-/// What this machine's links and routes use.
+/// Returns the ranges that this machine's links and routes use.
 fn taken() -> Vec<(Ipv4Addr, u8)> {
     let addresses = run(&["ip", "-o", "-4", "addr", "show"], TIMEOUT).out;
     let routes = run(&["ip", "-4", "route", "show", "table", "all"], TIMEOUT).out;
@@ -266,7 +264,7 @@ fn taken() -> Vec<(Ipv4Addr, u8)> {
         let (address, bits) = word.split_once('/').unwrap_or((word, "32"));
         Some((address.parse().ok()?, bits.parse().ok()?))
     });
-    // A default route is everybody's.
+    // A default route overlaps every range, so it is left out.
     ranges.filter(|(_, bits)| *bits > 0 && *bits <= 32).collect()
 }
 

@@ -1,5 +1,4 @@
-//! A container by any runtime of the Open Container Initiative's kind: runc, crun, runsc, Kata,
-//! youki.
+//! A container, run by any OCI runtime: runc, crun, runsc, Kata, youki.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -23,24 +22,24 @@ use crate::machine::programs;
 use crate::network::intercept::Namespace;
 use tare_model::Failure;
 
-/// What servers need of root, and no more: to give up root, to end their workers, low ports.
+/// The only capabilities that servers get: to drop root, kill their workers and bind low ports.
 pub const CAPABILITIES: [&str; 5] =
     ["CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID"];
 /// Their numbers in the kernel's interface.
 pub const CAPABILITY_NUMBERS: [u32; 5] = [0, 5, 10, 6, 7];
-/// What a root must have.
+/// Folders that a user's root must have.
 const MOUNT_POINTS: [&str; 4] = ["dev", "proc", "tmp", "run"];
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
-/// What agents see of kernels, in words.
+/// Checks and describes the kernel that an agent saw.
 pub(in crate::places) trait Seen {
     fn complain(self, hello: &Hello, here: &Here) -> Option<String>;
     fn words(self, is_ours: bool) -> &'static str;
 }
 
 impl Seen for Kernel {
-    /// What is wrong with the kernel that an agent saw.
+    /// Returns why the kernel that an agent saw is not the expected one.
     fn complain(self, hello: &Hello, here: &Here) -> Option<String> {
         let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
         let gvisor = hello.kernel.contains("gvisor") || hello.kernel_release.contains("gvisor");
@@ -86,9 +85,9 @@ impl PlaceKind for OciSpec {
                 Failure::usage(text)
             })?;
         }
-        // A runtime would make them there, and leave them.
+        // A runtime would create missing folders in the user's root and leave them there.
         let missing = self.root.iter().flat_map(|root| MOUNT_POINTS.map(|name| root.join(name)));
-        // Some runtimes follow a link there, out of the root.
+        // A link does not count: some runtimes would follow it out of the root.
         let is_folder = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
         if let Some(path) = missing.into_iter().find(|path| !is_folder(path)) {
             let text = format!("oci: root has no folder {} to mount on", path.display());
@@ -136,7 +135,7 @@ fn program(spec: &OciSpec) -> Result<PathBuf, Failure> {
         if !path.is_file() {
             return Err(Failure::usage(format!("oci: {} is not a file", path.display())));
         }
-        // tare clean must be able to start it, too.
+        // `tare clean` starts it later, and only from a path that others cannot write to.
         return tare_io::owned::check(path)
             .map_err(|error| Failure::environment(format!("oci: {error}")));
     }
@@ -162,7 +161,7 @@ fn kernel(spec: &OciSpec) -> Kernel {
 /// The runtime's own flags.
 fn flags(spec: &OciSpec) -> Vec<String> {
     match (kernel(spec), &spec.platform) {
-        // Stands without hardware virtualisation; the others do not everywhere.
+        // systrap works without hardware virtualisation; the other platforms do not everywhere.
         (Kernel::Gvisor, platform) => {
             vec![format!("--platform={}", platform.as_deref().unwrap_or("systrap"))]
         }
@@ -170,7 +169,7 @@ fn flags(spec: &OciSpec) -> Vec<String> {
     }
 }
 
-/// Files of a folder and of those in it.
+/// Returns all files below a folder.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let below = entries.map(|entry| entry.path());
@@ -182,7 +181,7 @@ pub struct Oci {
     spec: OciSpec,
     context: PlaceContext,
     address: IpAddr,
-    /// What it started before: a runtime knows each container by a name of its own.
+    /// Number of starts so far; it makes each container's id unique.
     starts: u32,
     program: PathBuf,
 }
@@ -205,7 +204,7 @@ impl Oci {
         format!("{}-{}", self.context.tag, self.starts)
     }
 
-    /// What its runtime says of it: a status, or why there is none.
+    /// Returns its runtime's status of it, or the runtime's error.
     fn status(&self) -> String {
         let (state, id) = (self.state().display().to_string(), self.id());
         let argv = runtime::command_line(&self.program, &["--root", &state, "state", &id]);
@@ -215,7 +214,7 @@ impl Oci {
         told["status"].as_str().map_or(said.said, str::to_owned)
     }
 
-    /// Once: the root, and what the journal must know.
+    /// Prepares the root file system and the journal's entries, once.
     fn prepare(&mut self, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         self.program = program(&self.spec)?;
         let root = self.bundle().join("rootfs");
@@ -224,10 +223,10 @@ impl Oci {
         needs.extend(self.spec.programs.iter().cloned());
         match &self.spec.root {
             None => Root(&root).fill(&agent_file::find()?, &needs)?,
-            // What tare did not make is not written to: the agent is mounted over it.
+            // The user's root is not written to; the agent is mounted over it.
             Some(_) => Root(&root).fill(&agent_file::find()?, &[])?,
         }
-        // Aside, as a mount's source cannot lie under another mount.
+        // Move /tmp and /run aside, as a mount's source cannot lie under another mount.
         let covered = self.covered();
         std::fs::create_dir_all(&covered).map_err(|e| Failure::file("make", &covered, e))?;
         for name in ["tmp", "run"] {
@@ -235,7 +234,7 @@ impl Oci {
             std::fs::rename(&from, &to).map_err(|e| Failure::file("move", &from, e))?;
             std::fs::create_dir(&from).map_err(|e| Failure::file("make", &from, e))?;
         }
-        // Runtimes make groups of this name in every hierarchy.
+        // Runtimes create control groups of this name in every hierarchy.
         if let Some(cgroup) = &self.context.cgroup {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
@@ -260,7 +259,7 @@ impl Oci {
             tmpfs(Path::new("/tmp")),
             tmpfs(Path::new("/run")),
         ];
-        // What the tmpfs on /tmp and /run would hide.
+        // Bind the files that the tmpfs on /tmp and /run would hide.
         let covered = self.covered();
         for path in files_below(&covered) {
             let inside = Path::new("/").join(path.strip_prefix(&covered).unwrap_or(&path));
@@ -299,7 +298,7 @@ impl Oci {
             linux["cgroupsPath"] = json!(format!("{}/tare-box", cgroup.name));
         }
         let agent = if self.spec.root.is_some() { "/run/tare-agent" } else { AGENT };
-        // Not every root may raise the limit; what this process has, a container can have.
+        // Not every root may raise the limit; a container can have as much as this process.
         let files = tare_io::system::raise_open_files(FILES).min(FILES);
         let locked = tare_io::system::raise_locked_memory();
         json!({
@@ -327,7 +326,7 @@ impl Oci {
     }
 }
 
-/// Open files in a container, at most.
+/// Limit of open files in a container.
 const FILES: u64 = 65_536;
 
 impl Place for Oci {
@@ -338,7 +337,7 @@ impl Place for Oci {
         self.starts += 1;
         let network = super::network_of(resources)?;
         let PlaceContext { index, tag, .. } = &self.context;
-        // Made anew each time: gVisor takes a namespace's addresses away.
+        // Recreated each time: gVisor removes the namespace's addresses.
         self.address =
             network.attach_namespace(*index, tag, &Shape::default(), resources.journal)?;
         let config = self.config(&format!("/run/netns/{tag}"));
@@ -405,7 +404,7 @@ impl Place for Oci {
     }
 
     fn namespace(&self) -> Option<Namespace> {
-        // Another kernel takes packets from its link, and no rule of this one sees them.
+        // With another kernel, packets bypass the rules of this one.
         let is_ours = kernel(&self.spec) == Kernel::Shared;
         let name = self.context.tag.clone();
         is_ours.then_some(Namespace { name, address: self.address })

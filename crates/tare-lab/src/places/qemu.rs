@@ -1,21 +1,21 @@
-//! The command line of QEMU: plain machines, and confidential ones as their makers document them.
+//! The command line of QEMU: plain machines, and confidential ones as their vendors document them.
 
 use std::path::Path;
 
 use tare_model::places::Confidential;
 
-/// A machine, everything resolved.
+/// A machine with all settings resolved.
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
     pub program: &'a Path,
-    /// The hardware runs it; else it is emulated.
+    /// Run by KVM; otherwise emulated.
     pub kvm: bool,
     pub cpus: u32,
     pub memory_bytes: u64,
     pub kernel: &'a Path,
     pub initramfs: &'a Path,
     pub append: &'a str,
-    /// What the kernel says goes there.
+    /// File for the kernel's console output.
     pub console: &'a Path,
     pub tap: &'a str,
     /// Puts the tap on the bridge.
@@ -25,11 +25,11 @@ pub struct Machine<'a> {
     pub firmware: Option<&'a Path>,
 }
 
-/// Where confidential guests find their name, and QEMU its object.
+/// The id of QEMU's object that makes a guest confidential.
 const GUARD: &str = "tare0";
 
 impl Machine<'_> {
-    /// Its standard input and output are the agent's.
+    /// Returns the command line. QEMU's standard input and output are the agent's.
     pub fn argv(&self) -> Vec<String> {
         let mut argv: Vec<String> = vec![self.program.display().to_string()];
         let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
@@ -49,7 +49,7 @@ impl Machine<'_> {
         add(&["-initrd", &self.initramfs.display().to_string()]);
         add(&["-append", self.append]);
         add(&["-serial", &format!("file:{}", self.console.display())]);
-        // Memory of confidential guests is shared with devices only where they say so.
+        // Without these options devices cannot access a confidential guest's memory.
         let shared = match self.confidential {
             Some(_) => ",disable-legacy=on,iommu_platform=true",
             None => "",
@@ -150,7 +150,7 @@ mod tests {
         assert!(line(None, true).contains("-accel kvm -cpu host "));
     }
 
-    /// As docs/system/i386/tdx.rst of QEMU 10.1 and Intel's guides have it.
+    /// Follows docs/system/i386/tdx.rst of QEMU 10.1 and Intel's guides.
     #[test]
     fn a_tdx_machine_is_asked_for_as_documented() {
         let text = line(Some(Confidential::Tdx), true);
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// As docs/system/i386/amd-memory-encryption.rst of QEMU 9.1 has it.
+    /// Follows docs/system/i386/amd-memory-encryption.rst of QEMU 9.1.
     #[test]
     fn an_snp_machine_is_asked_for_as_documented() {
         let text = line(Some(Confidential::SevSnp), true);

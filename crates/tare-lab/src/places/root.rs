@@ -1,4 +1,4 @@
-//! A root file system from this machine's own programs: each with the libraries it needs.
+//! Builds a root file system from this machine's programs and the libraries they need.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,14 +11,14 @@ use crate::machine::commands::run;
 use crate::machine::programs;
 use tare_model::Failure;
 
-/// Where its files go.
+/// The folder of a root file system.
 pub struct Root<'a>(pub &'a Path);
 
 /// Folders that servers expect; `/tmp` and `/run` can be written to.
 const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "tmp", "run", "var/log", "var/run", "etc"];
-/// Links in the root of merged systems: /lib is usr/lib.
+/// Links in the root of systems with a merged /usr: /lib is usr/lib.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
-/// Who there is, in a place of tare's: those that servers give up root for.
+/// Users in a place: root, and those that servers switch to.
 const PASSWD: &str = "root:x:0:0:root:/:/bin/sh\nwww-data:x:33:33:www-data:/:/bin/false\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nwww-data:x:33:\nnogroup:x:65534:\n";
@@ -46,7 +46,7 @@ impl Root<'_> {
         }
         for path in closure(needs)? {
             self.copy(&path, &path)?;
-            // Behind links that the root does not have, the name must be there as well.
+            // If the path contains links that this root lacks, copy the file to that path as well.
             let named = self.0.join(path.strip_prefix("/").unwrap_or(&path));
             if !named.exists() {
                 let folder = named.parent().unwrap_or(self.0);
@@ -57,8 +57,7 @@ impl Root<'_> {
         self.copy(agent, Path::new(AGENT))
     }
 
-    /// Makes a folder, and those above it; names that are links on this machine go where they
-    /// point.
+    /// Creates a folder and its parents, where this machine's links lead.
     fn folder(&self, path: &Path) -> Result<PathBuf, Failure> {
         let whole = Path::new("/").join(path);
         let real = fs::canonicalize(&whole).unwrap_or(whole);
@@ -80,7 +79,7 @@ impl Root<'_> {
 /// The agent's path in a place.
 pub const AGENT: &str = "/tare-agent";
 
-/// Files with all libraries that they are linked with.
+/// Returns files together with all libraries that they are linked with.
 fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
     let mut all = BTreeSet::new();
     programs::need(&["ldd"], "libc-bin")?;
@@ -101,7 +100,7 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
             continue;
         }
         let listed = run(&["ldd", &need.display().to_string()], TIMEOUT);
-        // Static programs have no libraries, of which ldd complains.
+        // ldd fails for static programs, which have no libraries.
         if listed.worked {
             for line in listed.out.lines() {
                 match library(line) {
@@ -117,21 +116,21 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
             }
         }
     }
-    // glibc opens it when a thread ends, and nothing says so before.
+    // glibc loads libgcc_s only when a thread ends, so ldd does not list it.
     let opened = all.iter().filter(|path| path.ends_with("libc.so.6"));
     let opened: Vec<PathBuf> = opened.map(|path| path.with_file_name("libgcc_s.so.1")).collect();
     all.extend(opened.into_iter().filter(|path| path.is_file()));
     Ok(all)
 }
 
-/// A folder that holds more was named by mistake: a place's root is copied.
+/// Everything is copied into the place; a larger folder was probably named by mistake.
 const FILES_MAX: usize = 20_000;
 
 fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let entries = fs::read_dir(folder).map_err(|e| Failure::file("read", folder, e))?;
     for entry in entries.flatten() {
         let path = entry.path();
-        // Links to folders may lead in circles; where they lead is somewhere else.
+        // Links to folders are not followed, since they may form a cycle.
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => files_below(&path, files)?,
             Ok(_) if path.is_file() => files.push(path),

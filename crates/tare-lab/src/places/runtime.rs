@@ -1,4 +1,4 @@
-//! How an OCI runtime is called.
+//! Command lines of OCI runtimes.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ pub fn has_both_cgroups() -> bool {
     Path::new("/sys/fs/cgroup/unified").is_dir()
 }
 
-/// The command line of a runtime. crun refuses where control groups of version 2 are mounted beside
-/// those of version 1: it gets a view of its own, without them.
+/// The command line of a runtime. crun fails if cgroup v2 is mounted beside v1, so it runs in a
+/// mount namespace without v2.
 pub fn command_line(program: &Path, arguments: &[&str]) -> Vec<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let mut argv: Vec<String> = Vec::new();

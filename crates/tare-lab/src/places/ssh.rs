@@ -1,4 +1,4 @@
-//! Another machine, by ssh: the agent is copied there, and removed.
+//! Another machine, reached by ssh: the agent is copied there, and removed afterwards.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub fn check_program() -> Result<String, Failure> {
 }
 
 impl PlaceKind for SshSpec {
-    /// The host is asked.
+    /// Connects to the host and checks its system.
     fn check_machine(&self) -> Result<String, Failure> {
         check_program()?;
         let machine = ask(self, "uname -sm")?;
@@ -75,7 +75,7 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// One name for the same place on both sides.
+    /// Named after the tag, like everything that this place creates.
     fn remote_folder(&self) -> String {
         format!("/tmp/{}", self.context.tag)
     }
@@ -98,12 +98,12 @@ impl Ssh {
         must(&argv, COMMAND_TIMEOUT, &format!("copy the agent to {}", self.spec.host)).map(drop)
     }
 
-    /// The address that this machine reaches it by: what ssh connected to.
+    /// Returns the configured address, or else the one that ssh connected to.
     fn find_address(&self) -> Result<IpAddr, Failure> {
         if let Some(address) = self.spec.address {
             return Ok(address);
         }
-        // "client port server port", as sshd sets it.
+        // sshd sets it to "client port server port".
         let said = ask(&self.spec, "echo $SSH_CONNECTION")?;
         let found = said.split_whitespace().nth(2).and_then(|text| text.parse().ok());
         found.ok_or_else(|| {
@@ -124,7 +124,7 @@ impl Place for Ssh {
         }
         let (folder, journal) = (self.remote_folder(), SshFolder::journal(&self.remote_folder()));
         let start = format!("exec {folder}/tare-agent --drop-capabilities --journal {journal}");
-        // What one that was killed has left would be measured beside the next.
+        // Processes left by a killed agent would be measured with the next one.
         let remote = match self.starts {
             0 => start,
             _ => format!("sh -c '{folder}/tare-agent clean {journal} >/dev/null 2>&1; {start}'"),

@@ -1,8 +1,8 @@
-//! How another machine is asked.
+//! Command lines of ssh.
 
-/// A command line that runs `remote` there and asks nobody anything.
+/// Returns a command line that runs `remote` on the host and never prompts.
 pub fn command_line(host: &str, options: &[String], remote: &str) -> Vec<String> {
-    // A connection shared with others would outlive this one.
+    // A multiplexed connection would outlive this one.
     let fixed = [
         "ssh",
         "-T",

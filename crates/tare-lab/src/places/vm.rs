@@ -1,5 +1,5 @@
-//! A virtual machine by QEMU: a kernel, and an initramfs made here of the agent, the server's
-//! programs and the modules that both need.
+//! A virtual machine in QEMU, with a kernel and an initramfs built here from the agent, the
+//! server's programs and the modules they need.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,13 +22,13 @@ use crate::machine::commands;
 use crate::machine::programs;
 use tare_model::{Failure, Fault};
 
-/// A guest by the hardware speaks in a second or two.
+/// With KVM, a guest answers within a second or two.
 const KVM_WITHIN: DurationNs = DurationNs::from_secs(12);
 const TCG_WITHIN: DurationNs = DurationNs::from_secs(120);
-/// Whether a guest was seen to boot by the hardware of this machine, once it was tried.
+/// Whether a guest has booted with KVM on this machine; `None` until one was tried.
 static KVM_BOOTS: Mutex<Option<bool>> = Mutex::new(None);
 
-/// What a machine lacks for it. `root` is `/`, or a test's folder.
+/// Returns what the machine lacks for it. `root` is `/`, or a test's folder.
 fn missing(kind: Confidential, root: &Path) -> Option<String> {
     let (parameter, what) = match kind {
         Confidential::Tdx => ("/sys/module/kvm_intel/parameters/tdx", "TDX"),
@@ -51,7 +51,7 @@ fn missing(kind: Confidential, root: &Path) -> Option<String> {
     }
 }
 
-/// What only such a guest sees.
+/// The CPU flag and the device that only such a guest has.
 fn seen_inside(kind: Confidential) -> (&'static str, &'static str) {
     match kind {
         Confidential::Tdx => ("tdx_guest", "/dev/tdx_guest"),
@@ -137,12 +137,12 @@ pub struct Vm {
     emulated: bool,
 }
 
-/// What the agent finds in a guest's root, and does before its first word.
+/// Setup that the agent reads from the guest's root and applies before it greets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestPlan {
-    /// In order.
+    /// In load order.
     pub modules: Vec<PathBuf>,
-    /// With its prefix's length: `10.213.0.2/24`.
+    /// With the prefix length: `10.213.0.2/24`.
     pub address: String,
     pub port: String,
 }
@@ -163,7 +163,7 @@ impl Vm {
         self.context.folder.join("tap-up")
     }
 
-    /// Once: the kernel, the initramfs, and how its link joins the bridge.
+    /// Prepares the kernel, the initramfs and the script that puts the tap on the bridge, once.
     fn prepare(&self, network: &Network, journal: &Journal) -> Result<GuestKernel, Failure> {
         let kernel = match &self.spec.kernel {
             Some(image) => GuestKernel::own(image, self.spec.modules.as_deref())?,
@@ -211,8 +211,8 @@ impl Vm {
         Ok(kernel)
     }
 
-    /// The guest keeps its root in memory, at most in half of it, beside the archive that it comes
-    /// from: what does not fit would be missing without a word.
+    /// Rejects an archive that is too large. The guest unpacks it into at most half of its memory,
+    /// beside the archive itself, and silently drops what does not fit.
     fn check_memory(&self) -> Result<(), Failure> {
         let archive = self.initramfs();
         let bytes = std::fs::metadata(&archive).map_err(|e| Failure::file("read", &archive, e))?;
@@ -236,10 +236,10 @@ impl Vm {
         kvm: bool,
         resources: &LabResources<'_>,
     ) -> Result<Agent, Failure> {
-        // The check of the timer counts its ticks against a clock that runs on while the host
-        // emulates something else; kernels know the hardware's guests and leave it out.
+        // Under emulation the kernel's timer check may fail, as its clock runs on while the host
+        // emulates something else. With KVM, kernels skip the check by themselves.
         let timer = if kvm { "" } else { "no_timer_check " };
-        // The last of a word holds: a guest that ends must not linger.
+        // The last occurrence of an option wins; panic=-1 makes a guest that panics exit.
         let append = format!("console=ttyS0 quiet {timer}{} panic=-1", self.spec.append);
         let program = program(&self.spec)?;
         let (initramfs, console, script) = (self.initramfs(), self.console(), self.tap_script());
@@ -286,11 +286,11 @@ impl Vm {
     }
 }
 
-/// A panic is told by the line that names it and the agent's own, not by the trace behind them.
+/// A panic is reported by its own line and the agent's, without the trace that follows.
 const PANIC: &str = "Kernel panic";
 const AGENT: &str = "tare-agent: ";
 
-/// Why a guest ended, by its console: a panic, or else its newest line.
+/// Reads why a guest ended from its console: a panic, or else the last line.
 fn last_words(console: &Path) -> Option<String> {
     let mut file = tare_io::files::open_regular(console).ok()?;
     let length = file.metadata().ok()?.len();
@@ -300,7 +300,7 @@ fn last_words(console: &Path) -> Option<String> {
     said_last(&String::from_utf8_lossy(&bytes))
 }
 
-/// A guest's programs may take this part of its memory: a third.
+/// The archive may take at most a third of the guest's memory.
 const ARCHIVE_PART: u64 = 3;
 const CONSOLE_BYTES: u64 = 16 << 10;
 
@@ -336,7 +336,7 @@ impl Place for Vm {
                     self.emulated = false;
                     return Ok(agent);
                 }
-                // Once it worked, a failure is one; and who asked for the hardware gets it, or not.
+                // No fallback to emulation if KVM was required or has worked before.
                 Err(error) if must || *boots == Some(true) => return Err(error),
                 Err(_) if resources.halt.is_raised() => {
                     return Err(Failure::environment("interrupted"));

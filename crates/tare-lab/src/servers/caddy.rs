@@ -52,17 +52,17 @@ impl ServerKind for CaddySpec {
         };
         let log_file = context.folder.join("access.log");
         let log = match self.access_log {
-            // Rolled over, the file would lose lines, and packing it would cost CPU time.
+            // A rotated log would lose lines, and compressing it would cost CPU time.
             true => format!(
                 "log {{\n        output file {folder}/access.log {{\n            roll_disabled\n        \
                  }}\n    }}"
             ),
             false => String::new(),
         };
-        // Caddy's own defaults. A file's first 512 bytes leave with the head and the rest in a second
-        // segment: Go's server does so, and no setting changes it.
-        // Its own page for status is a count of all requests by labels, which costs more than it
-        // is to measure: without an access log the count stays unknown.
+        // Caddy's own defaults. Go's server sends a file's first 512 bytes with the head and the
+        // rest in a second segment; no setting changes that. Caddy's metrics count requests by
+        // labels, which costs more than what is to be measured: without an access log the count
+        // stays unknown.
         let text = format!(
             "{{
     admin off

@@ -1,4 +1,4 @@
-//! Any command.
+//! A server started by any command.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! HAProxy with a configuration that has one answer, in memory.
+//! HAProxy, configured to answer every request from memory.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::machine::programs;
 use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
-/// A reply's head has room for this.
+/// Room for a reply's head.
 const HEAD_BYTES: u32 = 4096;
 
 fn program() -> Result<PathBuf, Failure> {
@@ -43,8 +43,8 @@ impl ServerKind for HaproxySpec {
             true => format!(" ssl crt {}", utf8(&context.certificate_with_key()?)?),
             false => String::new(),
         };
-        // Debian's configuration logs each request to syslog and ends idle connections after 50 s; the
-        // buffer holds the whole reply, which is answered from memory.
+        // Debian's configuration would log each request to syslog and end idle connections after 50
+        // s. The buffer holds the whole reply, which is answered from memory.
         let text = format!(
             "global
     maxconn {connections}

@@ -23,7 +23,7 @@ const MODULE_FOLDERS: [&str; 4] = [
 const MODULES: [&str; 6] = ["mpm_event", "authz_core", "dir", "status", "unixd", "log_config"];
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
-/// The server, and the folder of its modules.
+/// Returns the server's path, and the folder of its modules.
 fn program() -> Result<(PathBuf, &'static str), Failure> {
     let program = programs::need(&NAMES, "apache2-bin")?;
     let folder = MODULE_FOLDERS.into_iter().find(|folder| Path::new(folder).is_dir());
@@ -33,7 +33,7 @@ fn program() -> Result<(PathBuf, &'static str), Failure> {
     Ok((program, folder))
 }
 
-/// Some of these are built in, in some distributions.
+/// Loads modules if present: some distributions build some of them in.
 fn load_modules(folders: &[&str], may_be: impl Fn(&str) -> bool) -> String {
     let all = folders
         .iter()
@@ -75,7 +75,7 @@ impl ServerKind for HttpdSpec {
                 let (program, modules) = program()?;
                 (program, load_modules(&[modules], |path| Path::new(path).is_file()))
             }
-            // Elsewhere it is found where it starts, and finds its modules itself.
+            // In places with their own programs, the server and its modules are looked up there.
             false => ("httpd".into(), load_modules(&MODULE_FOLDERS, |_| true)),
         };
         let folder = utf8(context.folder)?.to_owned();
@@ -87,9 +87,9 @@ impl ServerKind for HttpdSpec {
             true => format!("CustomLog {folder}/access.log \"%h %l %u %t \\\"%r\\\" %>s %b\"\n"),
             false => String::new(),
         };
-        // Debian's defaults, but for what would be in the way of a measurement: as many processes and
-        // threads as asked for (so that none start under load), no end of kept connections, no access
-        // log unless asked for.
+        // Debian's defaults, except what would disturb a measurement: all processes and threads
+        // start at once (none under load), kept connections do not end, and there is no access log
+        // unless requested.
         let Self { processes, threads, .. } = self;
         let workers = processes * threads;
         let text = format!(

@@ -36,11 +36,11 @@ impl ServerKind for NetSpec {
     }
 
     fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
-        // What `exec` executes.
+        // The program that `exec` runs.
         Ok(vec![own_program(), "/bin/true".into()])
     }
 
-    /// Where a place has programs of its own, its agent is the endpoint.
+    /// In a place with its own programs, the agent is the endpoint.
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         let program = match context.our_programs {
             true => utf8(&own_program())?.to_owned(),

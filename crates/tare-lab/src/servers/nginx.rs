@@ -51,7 +51,7 @@ impl ServerKind for NginxSpec {
     }
 
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
-        // Elsewhere it is found where it starts.
+        // In places with their own programs it is looked up there.
         let program = match (context.our_programs, &self.program) {
             (true, _) => utf8(&program(self)?)?.to_owned(),
             (false, Some(program)) => utf8(program)?.to_owned(),
@@ -91,9 +91,9 @@ impl ServerKind for NginxSpec {
     }
 }
 
-/// What Debian and others ship (`sendfile on`, `tcp_nopush on`), but for what would be in the way of a
-/// measurement: no access log unless asked for, as many files and connections as the load needs, no
-/// end of kept connections, a backlog for all of them at once, and one cache of TLS sessions for all
+/// Distributions' settings (`sendfile on`, `tcp_nopush on`), except what would disturb a
+/// measurement: no access log unless requested, as many files and connections as the load needs, no
+/// end of kept connections, a backlog for all of them at once, and one TLS session cache for all
 /// workers, so that resumption does not depend on which worker accepts.
 fn config_text(
     spec: &NginxSpec,
@@ -105,7 +105,7 @@ fn config_text(
 ) -> Result<String, Failure> {
     let files = context.connections * 2 + 128;
     let access_log = if spec.access_log { "access.log" } else { "off" };
-    // A worker that gives up root must still read the page.
+    // Workers stay root: as another user they could not read the page.
     let user = if context.root { "user root;" } else { "" };
     let (ssl, tls) = if spec.tls {
         let (cert, key) = context.certificate()?;

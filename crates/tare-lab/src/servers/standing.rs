@@ -1,4 +1,4 @@
-//! A server that stands already: a launch is a command that starts it afresh, run to its end.
+//! A server that already runs: a launch is a command that restarts it, run to its end.
 
 use std::path::PathBuf;
 

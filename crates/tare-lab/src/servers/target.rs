@@ -1,4 +1,4 @@
-//! tare's own server of known truth.
+//! `tare target`, tare's own server with known behaviour.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ impl ServerKind for TargetSpec {
         argv.push(address.to_string());
         argv.extend(self.flags());
         let path = "/stats".to_owned();
-        // Its count is read without TLS.
+        // Its count can only be read without TLS.
         let count = CountSource::Page { address, path, page: CountPage::TareTarget };
         let launch_spec = context.launch_spec(argv, address, READY_WITHIN);
         Ok(LaunchSpec { tls: self.tls, count: (!self.tls).then_some(count), ..launch_spec })

@@ -1,4 +1,4 @@
-//! A lab of its own for each test.
+//! A lab for each test.
 
 #![allow(dead_code, reason = "no test program uses all of it")]
 
@@ -55,7 +55,7 @@ impl Bench {
         launched
     }
 
-    /// Ends it, and checks that nothing is left.
+    /// Closes the lab, and checks that nothing is left.
     pub fn end(self) {
         assert_eq!(self.lab.close(), Vec::<String>::new());
         assert_eq!(std::fs::read_dir(&self.state).unwrap().count(), 0, "journals");

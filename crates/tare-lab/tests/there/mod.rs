@@ -1,4 +1,4 @@
-//! An agent on a thread of the test's own process, at the end of a byte stream.
+//! An agent on a thread of the test process, at the end of a byte stream.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use tare_lab::lab::site::Site;
 pub struct There {
     pub site: Site,
     /// Raised when a server there ends by itself.
-    #[allow(dead_code)] // Not every test that has an agent looks at it.
+    #[allow(dead_code)] // Some tests do not use it.
     pub halt: Halt,
-    /// The stream, for whoever breaks it.
+    /// The agent's stream, for tests that break it.
     pub stream: UnixStream,
     pub thread: Option<JoinHandle<Result<(), String>>>,
 }
@@ -44,7 +44,7 @@ impl There {
         Self { halt, site: Site::There(Arc::new(agent)), stream, thread: Some(thread) }
     }
 
-    /// The end of the stream is the end of the agent.
+    /// Closes the stream, which ends the agent.
     pub fn end(mut self) {
         self.stream.shutdown(std::net::Shutdown::Both).unwrap();
         self.thread.take().unwrap().join().unwrap().unwrap();

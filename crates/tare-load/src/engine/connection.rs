@@ -12,32 +12,32 @@ pub struct Connection {
     pub token: Token,
     pub state: State,
     pub connected: Instant,
-    /// Connected, and TLS shaken hands on.
+    /// When the connection and its TLS handshake were complete.
     pub established: Instant,
-    /// Those that it carries, in the order in which they were sent.
+    /// Flights that it carries, in the order in which they were sent.
     pub flights: List,
-    /// Requests that it may carry at once, as its codec said last.
+    /// Requests that it may carry at once, from the codec's last answer.
     pub capacity: u32,
-    /// It takes no more, and ends with those that it carries.
+    /// It takes no more requests, and closes after those that it carries.
     pub draining: bool,
     /// The request that it was opened for has not been sent: there was no room for it yet.
     pub unsent: bool,
-    /// It is in the queue of those that can take a request.
+    /// It is in the queue of connections with room for a request.
     pub offered: bool,
     /// Whole replies in this slot's life.
     pub replies: u64,
     pub tls: Option<Box<TlsSession>>,
     /// Bytes that wait for the send in the kernel to end.
     pub outgoing: Vec<u8>,
-    /// What follows them of the request that was asked last: too much to be copied.
+    /// Part of the last request that follows `outgoing`, too long to be copied.
     pub rest: Option<Range<usize>>,
-    /// The kernel has yet to say that it has sent something.
+    /// A send in the kernel has not been reported complete yet.
     pub sending: bool,
-    /// Where the source writes requests that are not fixed.
+    /// Buffer in which the source writes requests that are not fixed.
     pub scratch: Vec<u8>,
 }
 
-/// What the connection waits for.
+/// State of a connection: the event that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No connection.
@@ -48,7 +48,7 @@ pub enum State {
     Open,
     /// The end of a pause that the source asked for.
     Resting,
-    /// The server's goodbye, after the last request of this connection.
+    /// The server to close, after the last request of this connection.
     Closing,
 }
 
@@ -77,7 +77,7 @@ impl Connection {
         matches!(self.state, State::Open | State::Resting | State::Closing)
     }
 
-    /// It can take a request now.
+    /// Whether it can take a request now.
     pub fn has_room(&self) -> bool {
         self.state == State::Open && self.flights.len() < self.capacity && self.rest.is_none()
     }

@@ -1,4 +1,4 @@
-//! Requests and replies: sent, received, finished.
+//! Sends requests, receives replies and counts them.
 
 use std::ops::RangeInclusive;
 
@@ -15,12 +15,12 @@ use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
 use crate::source::Source;
 use crate::tls::TlsSession;
 
-/// Linux holds an acknowledgement back for 40 ms where it has nothing else to send; a server whose
-/// sockets wait for it (Nagle's algorithm) sends the rest of its reply then.
+/// Linux delays an acknowledgement by 40 ms if it has nothing else to send. A server that uses
+/// Nagle's algorithm sends the rest of its reply only then.
 const ACK_DELAY: RangeInclusive<DurationNs> = DurationNs::from_ms(38)..=DurationNs::from_ms(55);
 
 impl Engine {
-    /// Takes up a request on `slot`: on its connection, which has room, or on a new one.
+    /// Starts a request on `slot`: on its connection, which has room, or on a new one.
     pub(super) fn start_flight<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -67,7 +67,7 @@ impl Engine {
         if entry.refusals == 0 {
             entry.sent = match encoded.bytes {
                 RequestBytes::Kept(_) => now,
-                // To write it took its time.
+                // Writing the request took time.
                 RequestBytes::Written | RequestBytes::Added => io.now(),
             };
         }
@@ -86,7 +86,7 @@ impl Engine {
             && let Some(kept) = self.kept_id
         {
             self.tally.counts.sent_bytes += range.len() as u64;
-            // Where more may follow before the reply, it has to be told when this is sent.
+            // If more may follow before the reply, the kernel must report when this is sent.
             connection.sending = range.len() > QUIET_SEND_MAX_BYTES || !self.is_half_duplex;
             let outgoing = match connection.sending {
                 true => Outgoing::Kept(kept, range.clone()),
@@ -112,8 +112,8 @@ impl Engine {
         }
     }
 
-    /// The first of a batch was counted when it started; how many follow it in the same bytes is
-    /// known only when it is sent.
+    /// Begins the other requests of a batch. The first was counted when it started; how many follow
+    /// in the same bytes is known only when it is sent.
     #[cold]
     fn begin_others(&mut self, slot: u32, first: FlightId, more: u32) {
         let connection = &mut self.connections[slot as usize];
@@ -124,7 +124,7 @@ impl Engine {
         self.budget = self.budget.saturating_sub(u64::from(more));
     }
 
-    /// Sends what the codec has said on this connection.
+    /// Sends what the codec has written for this connection.
     pub(super) fn say<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) -> Connected {
         let connection = &mut self.connections[slot as usize];
         debug_assert!(connection.rest.is_none(), "said between the pieces of a request");
@@ -168,7 +168,7 @@ impl Engine {
         match outcome {
             Ok(Connected::Yes) => self.settle(io, slot, now),
             Ok(Connected::No) => {}
-            // The codec may have told the peer why.
+            // The codec may have written an error for the peer, which is sent first.
             Err(failure) if self.said.is_empty() => self.fail(io, slot, failure, now),
             Err(failure) => {
                 if self.say(io, slot, now) == Connected::Yes {
@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Plain bytes: replies are parsed where they lie.
+    /// Decodes plain bytes in place.
     fn take_plaintext<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -218,7 +218,7 @@ impl Engine {
             let taken = tls.take_ciphertext(&mut rest);
             at += input.len() - rest.len();
             let done = rest.is_empty();
-            // Also after an error: TLS tells the peer why, in an alert.
+            // After an error, TLS sends an alert to the peer.
             if let Err(text) = taken {
                 self.send_tls(io, slot, now);
                 return Err(RequestFailure::Tls(text));
@@ -232,7 +232,7 @@ impl Engine {
                 return Ok(Connected::No);
             }
             if self.connections[slot as usize].tls.as_ref().is_some_and(|tls| tls.said_goodbye()) {
-                // The server's end of the stream; it may keep the socket open until we end ours.
+                // The server's close_notify; it may keep the socket open until we close ours.
                 self.on_eof(io, slot, now);
                 return Ok(Connected::No);
             }
@@ -249,7 +249,7 @@ impl Engine {
         now: Instant,
     ) -> Result<Connected, RequestFailure> {
         loop {
-            // The session is taken out while its bytes are parsed, which needs the whole engine.
+            // The session is taken out while its bytes are parsed, which borrows the whole engine.
             let Some(mut tls) = self.connections[slot as usize].tls.take() else {
                 return Ok(Connected::No);
             };
@@ -283,7 +283,7 @@ impl Engine {
         Ok(self.codec.decode(slot, rest, flights, &mut self.said)?)
     }
 
-    /// Takes up what a codec found; `left` more bytes of the same piece follow it.
+    /// Handles what the codec decoded; `left` more bytes of the same piece follow it.
     fn on_decoded<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -312,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// A reply is whole; `left` more bytes of the same piece follow it.
+    /// Finishes a whole reply; `left` more bytes of the same piece follow it.
     fn finish_reply<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -343,8 +343,7 @@ impl Engine {
         let kept = self.config.lifetime == Lifetime::Kept;
         match (reply.keep_alive, is_last) {
             (true, true) if !kept => {
-                // Asked to close, the server says that it will not: waiting for it would be in
-                // vain.
+                // The server was asked to close but says that it will not: do not wait for it.
                 self.drop_connection(io, slot);
                 Connected::No
             }
@@ -365,14 +364,14 @@ impl Engine {
         }
     }
 
-    /// The server goes first, so that the wait state of closed connections (and their ports) is its
-    /// own, not ours.
+    /// Waits for the server to close first, so that TIME_WAIT (and the port that it holds) is on
+    /// the server's side.
     fn await_goodbye(&mut self, slot: u32, now: Instant) {
         self.connections[slot as usize].state = State::Closing;
         self.waits.start(slot, now);
     }
 
-    /// What is next for a connection, when all that came was taken up: a request, a rest, its end.
+    /// Gives a connection its next request, a rest or its end, once all received bytes are handled.
     pub(super) fn settle<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
         if connection.state != State::Open {
@@ -387,11 +386,11 @@ impl Engine {
             return self.offer(slot);
         }
         if connection.rest.is_some() {
-            // Its reply is here before all of the request was sent: the server has the usual time to
-            // read the rest.
+            // The reply came before all of the request was sent: the server has the usual timeout
+            // to read the rest.
             return self.waits.start(slot, now);
         }
-        // Its only request has failed and it has not, or it takes no more.
+        // Its only request has failed without it, or it takes no more.
         if self.config.lifetime == Lifetime::PerRequest || connection.draining {
             return self.drop_connection(io, slot);
         }
@@ -445,7 +444,7 @@ impl Engine {
         }
     }
 
-    /// The server closed its side.
+    /// Handles the server closing its side.
     pub(super) fn on_eof<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
@@ -475,7 +474,7 @@ impl Engine {
     }
 }
 
-/// Puts bytes behind those that wait to be sent.
+/// Appends bytes, encrypted with TLS if there is any, to those that wait to be sent.
 fn put(
     bytes: &[u8],
     tls: &mut Option<Box<TlsSession>>,

@@ -1,5 +1,5 @@
-//! Requests on their way: each a flight, from when it is due until its reply is whole or it has
-//! failed. Time limits and counts are of flights; a connection carries as many as its codec allows.
+//! Flights: requests on their way, from when they are due until the reply is whole or they have
+//! failed. Timeouts and counts apply to flights; a connection carries as many as its codec allows.
 
 use std::ops::{Index, IndexMut};
 
@@ -7,7 +7,7 @@ use tare_io::Instant;
 
 use super::links::{Link, Linked, List};
 
-/// Which of an engine's flights; used again for another once this one has ended.
+/// Identifies one of an engine's flights; reused once the flight has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlightId(u32);
 
@@ -15,7 +15,7 @@ pub struct FlightId(u32);
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
     pub due: Instant,
-    /// When the request was taken up: the start of connecting, or of sending.
+    /// When work on the request began: the start of connecting, or of sending.
     pub begun: Instant,
     pub sent: Instant,
     pub first_byte: Option<Instant>,
@@ -28,17 +28,17 @@ pub struct Flight {
     pub refusals: u8,
 }
 
-/// What a request keeps that was refused and goes out again.
+/// A request that was refused and will be sent again.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
     pub due: Instant,
-    /// When it was sent first.
+    /// When it was first sent.
     pub sent: Option<Instant>,
     pub times: u8,
 }
 
 impl Refused {
-    /// One that was not: it goes out for the first time.
+    /// A request that was never refused, to be sent for the first time.
     pub fn never(due: Instant) -> Self {
         Self { due, sent: None, times: 0 }
     }
@@ -49,9 +49,9 @@ impl Refused {
 pub struct Flights {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Those under way, the oldest first: all time limits are equal, so it is the first to expire.
+    /// Flights under way, the oldest first. All timeouts are equal, so it is the first to expire.
     by_age: List,
-    /// Connections that carry any.
+    /// Number of connections that carry flights.
     connections: u32,
 }
 
@@ -59,7 +59,7 @@ pub struct Flights {
 struct Entry {
     flight: Flight,
     age: Link,
-    /// Those before and behind it on the same connection, which has the list.
+    /// Its link in the list of its connection.
     neighbours: Link,
 }
 
@@ -106,12 +106,12 @@ impl Flights {
         self.by_age.first().map(FlightId)
     }
 
-    /// The one that was sent first of those in a connection's list.
+    /// The flight that was sent first in a connection's list.
     pub fn first_of(&self, of_connection: &List) -> Option<FlightId> {
         of_connection.first().map(FlightId)
     }
 
-    /// Begins a flight on the connection whose list is given. Calls must come in the order of
+    /// Begins a flight on the connection that has this list. Calls must come in the order of
     /// `begun`.
     pub fn begin(&mut self, of_connection: &mut List, flight: Flight) -> FlightId {
         let id = self.enter(flight);
@@ -121,7 +121,7 @@ impl Flights {
         FlightId(id)
     }
 
-    /// Begins another like `first`, right behind it: a request that goes in the same bytes.
+    /// Begins a copy of `first` right behind it, for a request that is sent in the same bytes.
     pub fn begin_beside(&mut self, of_connection: &mut List, first: FlightId) -> FlightId {
         let id = self.enter(self[first]);
         ByAge(&mut self.entries).insert_behind(&mut self.by_age, first.0, id);
@@ -142,7 +142,7 @@ impl Flights {
         }
     }
 
-    /// Ends a flight; what it was.
+    /// Ends a flight and returns it.
     pub fn end(&mut self, of_connection: &mut List, id: FlightId) -> Flight {
         ByAge(&mut self.entries).remove(&mut self.by_age, id.0);
         OnConnections(&mut self.entries).remove(of_connection, id.0);
@@ -178,12 +178,12 @@ impl<'a> OfConnection<'a> {
         Self { flights, list, now }
     }
 
-    /// The one that was sent first, where any is under way.
+    /// The flight that was sent first, if any is under way.
     pub fn first(&self) -> Option<FlightId> {
         self.flights.first_of(self.list)
     }
 
-    /// Its reply is coming: these are the first bytes of it, unless others were before.
+    /// Records the first byte of its reply, unless that was recorded before.
     pub fn replied(&mut self, id: FlightId) -> &Flight {
         let flight = &mut self.flights[id];
         flight.first_byte.get_or_insert(self.now);

@@ -1,7 +1,7 @@
-//! Lists through the entries of a table, by their numbers: who joins goes to the end, who leaves
-//! may leave from anywhere, and neither allocates.
+//! Doubly linked lists through the entries of a table, by index. Entries can be inserted at the end
+//! or behind another, and removed from anywhere, without allocation.
 
-/// Who stands beside an entry in a list.
+/// The neighbours of an entry in a list.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     before: u32,
@@ -46,7 +46,7 @@ pub trait Linked {
         self.insert_behind(list, list.last, entry);
     }
 
-    /// Right behind `before`, which is in the list.
+    /// Inserts an entry right behind `before`, which must be in the list.
     fn insert_behind(&mut self, list: &mut List, before: u32, entry: u32) {
         let after = match before {
             NONE => std::mem::replace(&mut list.first, entry),
@@ -60,7 +60,7 @@ pub trait Linked {
         list.len += 1;
     }
 
-    /// Takes an entry out that is in the list.
+    /// Removes an entry, which must be in the list.
     fn remove(&mut self, list: &mut List, entry: u32) {
         let Link { before, after } = *self.link(entry);
         match before {

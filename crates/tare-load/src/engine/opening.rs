@@ -1,4 +1,4 @@
-//! Connections: opened, shaken hands on, closed.
+//! Opens connections, does their handshakes, sends on them, and closes them.
 
 use std::cmp::Reverse;
 
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// The connection can carry a request.
+    /// Takes a connection into use after its handshakes.
     pub(super) fn established<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
         let alpn = connection.tls.as_ref().and_then(|tls| tls.alpn());
@@ -104,7 +104,7 @@ impl Engine {
         self.go_on(io, slot, now);
     }
 
-    /// Offers a connection that is open for requests, or ends it where it takes no more.
+    /// Offers an open connection for requests, or closes it if it takes no more and is empty.
     pub(super) fn go_on<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         self.take_room(io, slot, now);
         let connection = &self.connections[slot as usize];
@@ -114,8 +114,8 @@ impl Engine {
         }
     }
 
-    /// Asks the codec whether the connection takes requests, and sends the one that it was opened
-    /// for where that has waited.
+    /// Asks the codec whether the connection takes requests, and sends the request that it was
+    /// opened for if that is still waiting.
     #[inline]
     pub(super) fn take_room<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
@@ -137,8 +137,8 @@ impl Engine {
         }
     }
 
-    /// The server did not process this one: it goes out again, as if it had only now found a
-    /// connection.
+    /// Takes back a request that the server did not process. It is sent again, or fails after too
+    /// many refusals.
     pub(super) fn refuse(&mut self, flight: FlightId, now: Instant) {
         let times = self.flights[flight].refusals + 1;
         if times > REFUSALS_MAX || matches!(self.phase, Phase::Drain { .. }) {
@@ -150,7 +150,7 @@ impl Engine {
         self.refused.push_back(Refused { due, sent: Some(sent), times });
     }
 
-    /// Hands the kernel what TLS wants to say.
+    /// Sends what TLS has to send.
     pub(super) fn send_tls<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
         let Some(tls) = &mut connection.tls else { return };
@@ -186,9 +186,9 @@ impl Engine {
         self.send_more(io, slot, now);
     }
 
-    /// Sends what waits, in order: what was put together, the rest of the request that was asked
-    /// last, then bodies that the codec holds back. At most a piece of these is put together at a
-    /// time, so that a peer that does not read costs no memory.
+    /// Sends what is waiting, in order: queued bytes, the rest of the last request, then bodies
+    /// that the codec holds back. At most one piece of these is queued at a time, so that a peer
+    /// that does not read costs no memory.
     pub(super) fn send_more<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
         if connection.sending {
@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Something ended this connection: with it go the requests that it carries.
+    /// Fails this connection and all requests that it carries.
     pub(super) fn fail<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -234,8 +234,8 @@ impl Engine {
         let connection = &mut self.connections[slot as usize];
         let reached = connection.is_established();
         if connection.flights.is_empty() {
-            // An established connection that ends without a request hurts nobody, but a server
-            // that talks out of turn is worth a word.
+            // An established connection that ends without a request is no failure, unless the
+            // server has sent something unasked.
             if !reached || failure.kind() == FailureKind::Malformed {
                 self.tally.failures.add(&failure, 1);
             }
@@ -265,7 +265,7 @@ impl Engine {
         self.flights.end(&mut self.connections[slot as usize].flights, flight)
     }
 
-    /// This request gets no reply any more.
+    /// Ends a request without a reply: failed, or cut if it is in the drain.
     pub(super) fn fail_flight(&mut self, flight: FlightId, failure: &RequestFailure, now: Instant) {
         let flight = self.end_flight(flight);
         match self.phase {
@@ -281,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// This request has waited too long: it fails alone where its connection can go on.
+    /// Fails a request that has timed out, and its connection too unless that can go on.
     pub(super) fn give_up<R: Reactor>(&mut self, io: &mut R, flight: FlightId, now: Instant) {
         let slot = self.flights[flight].slot;
         let connection = &self.connections[slot as usize];
@@ -295,13 +295,13 @@ impl Engine {
         }
     }
 
-    /// Ends a connection that carries nothing.
+    /// Closes a connection that carries nothing.
     pub(super) fn drop_connection<R: Reactor>(&mut self, io: &mut R, slot: u32) {
         self.tally.counts.closed_by_client += 1;
         self.release_slot(io, slot);
     }
 
-    /// The one place where a connection ends.
+    /// Closes a connection and frees its slot; every connection ends here.
     pub(super) fn release_slot<R: Reactor>(&mut self, io: &mut R, slot: u32) {
         self.waits.stop(slot);
         let connection = &mut self.connections[slot as usize];
@@ -313,14 +313,14 @@ impl Engine {
         connection.rest = None;
         connection.unsent = false;
         connection.sending = false;
-        // A resting slot comes back by itself when its rest is over.
+        // A resting slot becomes free when its rest is over.
         if connection.state != State::Resting {
             self.free.push(slot);
         }
         connection.state = State::Free;
     }
 
-    /// Keeps a slot, connected or free, out of use until then.
+    /// Keeps a slot, connected or free, out of use until `until`.
     pub(super) fn rest_slot(&mut self, slot: u32, until: Instant) {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
@@ -331,14 +331,13 @@ impl Engine {
     }
 }
 
-/// A server that refuses a request so often will not take it.
+/// A request that is refused more often fails.
 const REFUSALS_MAX: u8 = 10;
 
 /// Longer requests are sent in pieces of this size.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 
-/// Between attempts of one slot to reach a server that refuses, so that a dead server is not spun
-/// on.
+/// Pause of a slot after a failed connect, so that a dead server is not retried in a busy loop.
 const REST_AFTER_FAILED_CONNECT: DurationNs = DurationNs::from_ms(10);
 
 fn is_close_by_server(failure: &RequestFailure) -> bool {

@@ -1,5 +1,5 @@
-//! Connections that wait for something but a reply: to stand, or for the server's goodbye. All time
-//! limits are equal, so those that began to wait first expire first.
+//! Connections that wait for something other than a reply: to be established, or for the server to
+//! close. All timeouts are equal, so the first to start waiting is the first to expire.
 
 use tare_io::Instant;
 
@@ -18,7 +18,7 @@ impl Waits {
         Self { since: vec![None; slots as usize], links, waiting: List::EMPTY }
     }
 
-    /// `slot` waits from now on. Calls must come in the order of `now`.
+    /// Starts the wait of `slot`. Calls must come in the order of `now`.
     pub fn start(&mut self, slot: u32, now: Instant) {
         self.stop(slot);
         self.since[slot as usize] = Some(now);

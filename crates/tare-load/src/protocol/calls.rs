@@ -1,4 +1,4 @@
-//! A lane whose work is done where the endpoint is: calls into the kernel, timed there.
+//! A lane of system calls, which the endpoint makes and times.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,12 +17,12 @@ use crate::tally::Tally;
 
 pub struct CallsLane {
     call: Call,
-    /// The first worker's; others have nothing to do.
+    /// Only the first worker has one; the others do nothing.
     control: Option<Control>,
     life: Life,
 }
 
-/// Beyond the order itself.
+/// Added to the length of the order.
 const TIMEOUT: DurationNs = DurationNs::from_secs(20);
 
 impl CallsLane {
@@ -65,7 +65,7 @@ impl CallsLane {
             made += counted.calls;
             if counts {
                 let calls = counted.calls;
-                // The place's clock tells the time.
+                // Measured by the endpoint's clock.
                 tally.end = Instant::ZERO + counted.elapsed;
                 let counts = &mut tally.counts;
                 (counts.started, counts.completed, counts.good) = (calls, calls, calls);

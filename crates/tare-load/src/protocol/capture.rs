@@ -1,7 +1,7 @@
-//! What is kept of replies, for those who look at them: scripts see bodies, probes their hashes.
+//! Captures parts of replies: bodies for scripts, hashes of bodies for probes.
 //!
-//! A server decides how long its replies are. Bodies that are kept therefore share a budget, over
-//! which a reply is a defect; a hash takes the same memory for any body.
+//! A server decides how long its replies are. Captured bodies therefore share a budget, and a reply
+//! that exceeds it is a defect; a hash takes the same memory for any body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,28 +13,28 @@ use tare_model::samples::BODY_START_MAX;
 
 use crate::protocol::reply::ReplyDefect;
 
-/// What a source wants to see of replies.
+/// The parts of replies that a source wants to see.
 #[derive(Clone, Debug, Default)]
 pub enum Wanted {
-    /// Nothing: bytes are counted where they lie.
+    /// Nothing: bytes are only counted.
     #[default]
     Nothing,
     /// A hash of the body, of a random few.
     Few,
-    /// The headers, a hash of the body, and how the body begins.
+    /// The headers, a hash of the body, and the start of the body.
     Hashes,
     /// The headers and the body; the bodies of all connections together fit the budget.
     Bodies(Arc<Budget>),
 }
 
-/// Bytes that may be kept at a time.
+/// Limit of the bytes captured at a time.
 #[derive(Debug)]
 pub struct Budget {
     limit_bytes: u64,
     used_bytes: AtomicU64,
 }
 
-/// Enough for nearly everything that people look at in scripts.
+/// A budget that is enough for nearly all scripts.
 pub const BODIES_MAX_BYTES: u64 = 64 << 20;
 
 impl Budget {
@@ -55,10 +55,10 @@ impl Budget {
     }
 }
 
-/// What is kept of a reply while it comes, until it has been looked at.
+/// Parts of a reply, captured while it arrives and kept until it has been looked at.
 #[derive(Debug)]
 pub struct Capture {
-    /// Names and values, one behind another, and how long each is.
+    /// Names and values of headers in one buffer; `headers` has their lengths.
     text: Vec<u8>,
     headers: Vec<(usize, usize)>,
     head_bytes: usize,
@@ -71,11 +71,11 @@ enum Body {
     Kept { bytes: Vec<u8>, budget: Arc<Budget> },
 }
 
-/// Which replies of a connection are hashed. Many of the first, so that slow servers are looked at
-/// too; then one in a hundred.
+/// Chooses the replies of a connection that are hashed: many of the first, so that slow servers are
+/// sampled too, then one in a hundred.
 struct Few {
     so_far: Option<Context>,
-    /// Replies until the next.
+    /// Replies up to and including the next one that is hashed.
     left: u32,
     one_in: u32,
     random: Random,
@@ -95,14 +95,14 @@ impl Few {
     }
 }
 
-/// Tells connections' choices apart.
+/// Gives each connection a random stream of its own.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Memory that a connection keeps between replies.
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Capture {
-    /// `None` where nothing is wanted.
+    /// Makes a capture; `None` if nothing is wanted.
     pub fn of(wanted: &Wanted) -> Option<Self> {
         let body = match wanted {
             Wanted::Nothing => return None,
@@ -130,12 +130,12 @@ impl Capture {
         })
     }
 
-    /// How long the reply's head was as it was sent.
+    /// Length of the reply's head, as received.
     pub fn head_bytes(&self) -> usize {
         self.head_bytes
     }
 
-    /// The body, decoded; empty where only its hash is kept.
+    /// The decoded body; empty if only its hash is captured.
     pub fn body(&self) -> &[u8] {
         match &self.body {
             Body::Few(_) | Body::Hash { .. } => &[],
@@ -153,7 +153,7 @@ impl Capture {
         hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// How the body begins, where its hash is kept.
+    /// The start of the body, for [`Wanted::Hashes`].
     pub fn body_start(&self) -> &[u8] {
         match &self.body {
             Body::Hash { start, .. } => start,
@@ -169,13 +169,13 @@ impl Capture {
         }
     }
 
-    /// The body's hash, where the reply is one of the few.
+    /// The body's hash, if the reply is one of the few.
     pub fn hash_of_few(&self) -> Option<[u8; 32]> {
         let Body::Few(Few { so_far: Some(so_far), .. }) = &self.body else { return None };
         so_far.clone().finish().as_ref().try_into().ok()
     }
 
-    /// A reply begins, with a head of this many bytes.
+    /// Begins a reply with a head of this many bytes.
     pub(super) fn begin(&mut self, head_bytes: usize) {
         if let Body::Few(few) = &mut self.body {
             return few.begin();
@@ -184,7 +184,7 @@ impl Capture {
         self.head_bytes = head_bytes;
     }
 
-    /// Nothing of the next reply is kept: it is none of the few that are hashed.
+    /// Skips the next reply if it is not one of the few that are hashed; returns whether it did.
     pub(super) fn skips(&mut self) -> bool {
         match &mut self.body {
             Body::Few(few) if few.left > 1 => {
@@ -222,7 +222,7 @@ impl Capture {
                 budget.take(more.len() as u64)?;
                 let all = bytes.len() + more.len();
                 if all > bytes.capacity() {
-                    // Doubled, as vectors grow, but never beyond what may be kept.
+                    // Doubles its capacity, as vectors do, but never beyond the budget.
                     let wanted = all.max((2 * bytes.capacity()).min(budget.limit_bytes as usize));
                     bytes.reserve_exact(wanted - bytes.len());
                 }
@@ -232,7 +232,7 @@ impl Capture {
         Ok(())
     }
 
-    /// It has been looked at, or its connection is no more.
+    /// Clears it after it was looked at, or when its connection ends.
     pub fn forget(&mut self) {
         self.text.clear();
         self.headers.clear();

@@ -1,16 +1,16 @@
-//! What messages hold: bytes that both sides know, so that each can check what it gets.
+//! Content of messages: bytes that both sides know, so that each can check what it receives.
 
 use std::sync::OnceLock;
 
 use tare_model::net::MESSAGE_BYTES_MAX;
 
-/// Content repeats after so many bytes, none of which follow from their neighbours.
+/// Length of the pseudorandom bytes that content repeats.
 const PERIOD: usize = 4096;
 const SMALL: usize = 64 * 1024;
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 
-/// The content from an offset on. Immortal: the kernel may read it at any time.
+/// The content from an offset on. Never freed: the kernel may read it at any time.
 pub fn content(offset: u64, length: usize) -> &'static [u8] {
     static SHORT: OnceLock<Vec<u8>> = OnceLock::new();
     static LONG: OnceLock<Vec<u8>> = OnceLock::new();
@@ -33,8 +33,8 @@ pub fn is_content(offset: u64, bytes: &[u8]) -> bool {
     })
 }
 
-/// Compares what comes without taking longer than receiving it: short pieces whole, long ones at
-/// their ends, and one in so many of these whole.
+/// Compares received bytes in less time than receiving them takes: short pieces whole, long ones at
+/// both ends, and one in `WHOLE_EVERY` of the long ones whole.
 #[derive(Debug, Default)]
 pub struct Checker {
     long_pieces: u64,
@@ -69,8 +69,8 @@ fn made(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// One cache line into a page. The kernel copies into whole pages, and copying between places that
-/// lie alike in their pages takes up to a third longer (measured: bench/results).
+/// Returns an offset one cache line into a page. The kernel copies into whole pages, and copying
+/// between equal offsets in pages takes up to a third longer (measured: bench/results).
 fn start(bytes: &[u8]) -> usize {
     bytes.as_ptr().align_offset(PAGE) + LINE
 }

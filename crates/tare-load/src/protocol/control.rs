@@ -1,4 +1,4 @@
-//! The connections on which counts and orders go: small questions, small answers.
+//! Control connections to an endpoint: short requests for counts and calls, and short answers.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -17,13 +17,13 @@ use super::wire::{ASK, COUNT_BYTES, Count, Greeting};
 use crate::engine::EngineConfig;
 use crate::error::LoadError;
 
-/// A blocking connection to an endpoint, greeted.
+/// A blocking connection to an endpoint, on which the greeting has been sent.
 pub struct Control {
     socket: Socket,
     endpoint: SocketAddr,
-    /// Answers that are under way.
+    /// Questions without an answer so far.
     asked: u32,
-    /// How long one may take.
+    /// Timeout of an answer.
     patience: DurationNs,
     stop: Arc<AtomicBool>,
 }
@@ -38,7 +38,7 @@ impl Control {
         Self::reach(address(&config.endpoint), from, config.timeout, greeting, stop)
     }
 
-    /// `stop` ends whatever it waits for.
+    /// Connects to an endpoint. `stop` ends any wait.
     pub fn reach(
         endpoint: SocketAddr,
         from: Option<IpAddr>,
@@ -59,7 +59,7 @@ impl Control {
         said.map_err(|error| lost(self.endpoint, &error))
     }
 
-    /// Hears whole answers; an endpoint that closes instead refuses, or is of another version.
+    /// Reads a whole answer. An endpoint that closes instead refuses, or has another version.
     pub fn hear(&mut self, into: &mut [u8]) -> Result<(), LoadError> {
         let heard = self.hear_within(into);
         heard.map_err(|error| lost(self.endpoint, &error))
@@ -83,13 +83,13 @@ impl Control {
         Ok(())
     }
 
-    /// Asks for the session's count; the answer is taken up later, so that asking takes no time.
+    /// Asks for the session's count. The answer is read later, so that asking takes no time.
     pub fn ask(&mut self) -> Result<(), LoadError> {
         self.asked += 1;
         self.say(&[ASK])
     }
 
-    /// The answer to the first question that has none yet.
+    /// Reads the answer to the oldest open question.
     pub fn answer(&mut self) -> Result<Count, LoadError> {
         assert!(self.asked > 0, "an answer to nothing");
         self.asked -= 1;
@@ -103,13 +103,13 @@ impl Control {
         self.answer()
     }
 
-    /// Waits for an answer as long as this.
+    /// Sets the timeout of answers.
     pub fn be_patient(&mut self, limit: DurationNs) {
         self.patience = limit;
     }
 }
 
-/// The endpoint's address, however it is spoken to.
+/// The endpoint's address, for TCP or UDP.
 pub fn address(endpoint: &Endpoint) -> SocketAddr {
     match endpoint {
         Endpoint::Tcp(address) | Endpoint::Udp(address) => *address,
@@ -117,7 +117,7 @@ pub fn address(endpoint: &Endpoint) -> SocketAddr {
     }
 }
 
-/// A blocking socket that is connected, or why not.
+/// Connects a blocking socket, within `limit` and unless `stop` is set.
 pub fn connect(
     to: &Endpoint,
     from: Option<IpAddr>,
@@ -151,7 +151,7 @@ pub fn connect(
     Ok(socket)
 }
 
-/// The user's wish is looked at this often.
+/// Longest wait between two checks of `stop`.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
 
 fn interrupted() -> Error {
@@ -162,7 +162,7 @@ pub fn no_connection(endpoint: SocketAddr, error: &Error) -> LoadError {
     LoadError::NoConnection { endpoint: endpoint.to_string(), why: words(error) }
 }
 
-/// The endpoint was there, and no longer is.
+/// The error for an endpoint that was connected and has stopped answering.
 pub fn lost(endpoint: SocketAddr, error: &Error) -> LoadError {
     let why = match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
@@ -180,7 +180,6 @@ fn words(error: &Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), tare_io::system::errno_text)
 }
 
-/// What is polled.
 pub fn descriptors(sockets: &[Socket]) -> Vec<std::os::fd::RawFd> {
     sockets.iter().map(AsRawFd::as_raw_fd).collect()
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 replies: bytes in, finished replies out. No sockets and no clock.
+//! Parser of HTTP/1.1 replies: bytes in, whole replies out. No sockets and no clock.
 
 mod chunked;
 mod codec;
@@ -15,15 +15,15 @@ use super::reply::{GOOD, Reply, ReplyDefect};
 #[derive(Debug, Default)]
 pub struct ReplyParser {
     state: State,
-    /// The start of a head that came in several pieces.
+    /// Start of a head that arrives in several pieces.
     partial_head: Vec<u8>,
     interim: u32,
     reply: Option<Reply>,
-    /// Kept only for those who asked: scripts and probes.
+    /// `None` unless replies are wanted, by scripts, probes or sampling.
     capture: Option<Capture>,
 }
 
-/// What is awaited.
+/// The part of a reply that is expected next.
 #[derive(Debug, Default)]
 enum State {
     #[default]
@@ -36,7 +36,7 @@ enum State {
     Close,
 }
 
-/// How the end of a body is known.
+/// How the end of a body is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length(u64),
@@ -51,8 +51,8 @@ struct Head {
     framing: Framing,
 }
 
-/// The last head seen and what it meant. Servers send the same head, to the letter, for as long as
-/// its date stands; comparing is much cheaper than parsing.
+/// The last head and its meaning. Servers send an identical head until its date changes, and
+/// comparing is much cheaper than parsing.
 #[derive(Debug, Default)]
 pub struct HeadMemo {
     bytes: Vec<u8>,
@@ -61,13 +61,13 @@ pub struct HeadMemo {
 
 pub const HEAD_LIMIT_BYTES: usize = 64 * 1024;
 const HEADERS_LIMIT: usize = 128;
-/// RFC 9110 sets none; a server that goes on like this would hold a request for ever.
+/// RFC 9110 sets no limit, but without one a server could delay a reply for ever.
 const INTERIM_LIMIT: u32 = 100;
 /// Heads above this are not worth the copy.
 const MEMO_LIMIT_BYTES: usize = 4096;
 
 impl ReplyParser {
-    /// Also keeps what is wanted of replies.
+    /// Makes a parser that also captures what is wanted of replies.
     pub fn capturing(wanted: &Wanted) -> Self {
         Self { capture: Capture::of(wanted), ..Self::default() }
     }
@@ -76,7 +76,7 @@ impl ReplyParser {
         self.capture.as_mut()
     }
 
-    /// Forgets everything, for a new connection; memory is kept.
+    /// Clears its state for a new connection, and keeps its memory.
     pub fn reset(&mut self) {
         self.state = State::Head;
         self.partial_head.clear();
@@ -87,7 +87,7 @@ impl ReplyParser {
         }
     }
 
-    /// Nothing of a reply has come since the last one ended.
+    /// Whether no byte has arrived since the last reply ended.
     pub fn is_between_replies(&self) -> bool {
         matches!(self.state, State::Head) && self.partial_head.is_empty() && self.interim == 0
     }
@@ -139,7 +139,7 @@ impl ReplyParser {
         Ok(None)
     }
 
-    /// The common case: a reply of known length that begins as the last one did, and is here whole.
+    /// The common case: a whole reply of known length, with the same head as the last one.
     #[inline]
     fn advance_whole(
         &mut self,
@@ -169,8 +169,8 @@ impl ReplyParser {
         Some(Reply { status, keep_alive, body_bytes, code: GOOD })
     }
 
-    /// The server closed its side. `Some` where that is how the reply ends; `clean` is false where
-    /// TLS was cut off without its goodbye.
+    /// Called when the server closes its side. `Some` if that ends the reply; `clean` is false if
+    /// TLS was cut off without close_notify.
     pub fn on_close(&mut self, clean: bool) -> Result<Option<Reply>, ReplyDefect> {
         let got_bytes = self.reply.map_or(0, |reply| reply.body_bytes);
         match &self.state {
@@ -215,7 +215,7 @@ impl ReplyParser {
             *input = &input[used..];
             memo.head
         } else if self.partial_head.is_empty() {
-            // The common case: the whole head is here, and is parsed where it lies.
+            // The common case: the whole head is here, and is parsed in place.
             match parse_head(input)? {
                 Some((head, used)) => {
                     memo.remember(&input[..used], head);
@@ -242,8 +242,7 @@ impl ReplyParser {
         // Never copy more than a head can hold, so that a large body behind it is not copied.
         let before = self.partial_head.len();
         let room = (HEAD_LIMIT_BYTES + 1 - before).min(input.len());
-        // Grows by pieces: a head that dribbles in byte by byte must not be parsed in full for
-        // each.
+        // Only looks for the end: a head that arrives byte by byte must not be parsed for each.
         let end = find_head_end(&self.partial_head, &input[..room]);
         self.partial_head.extend_from_slice(&input[..end.unwrap_or(room)]);
         *input = &input[end.unwrap_or(room)..];
@@ -296,7 +295,7 @@ impl ReplyParser {
         if capture.wants_headers() {
             let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
             let mut head = httparse::Response::new(&mut headers);
-            // It has been parsed before, for what it says of the body.
+            // It has been parsed successfully before.
             let _ = head.parse(bytes);
             for header in head.headers.iter() {
                 capture.add_header(header.name, header.value);
@@ -320,7 +319,7 @@ impl HeadMemo {
     }
 }
 
-/// Where in `more` the head ends that began with `before`: just behind its empty line.
+/// Returns where in `more` a head that began with `before` ends: just behind its empty line.
 fn find_head_end(before: &[u8], more: &[u8]) -> Option<usize> {
     let at = |i: usize| match i.checked_sub(before.len()) {
         Some(i) => more[i],
@@ -338,13 +337,13 @@ fn find_head_end(before: &[u8], more: &[u8]) -> Option<usize> {
 
 /// `None` while the head is incomplete.
 fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
-    // The library would skip it; then where a head ends would depend on how it was cut.
+    // httparse would skip it, so that the end of a head would depend on how it was cut.
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(ReplyDefect::BadHead { what: "it starts with an empty line".into() });
     }
     check_not_other_protocol(input)?;
-    // The rest of what may be an HTTP/2 frame's head or a TLS alert is awaited: no HTTP/1.1 begins
-    // so.
+    // Waits for the rest of what may be an HTTP/2 frame head or a TLS alert. HTTP/1.1 never begins
+    // with these bytes.
     let may_become = [(0, FRAME_HEAD_BYTES), (TLS_ALERT, TLS_ALERT_BYTES)];
     if may_become.iter().any(|(at, bytes)| input.first() == Some(at) && input.len() < *bytes) {
         return Ok(None);
@@ -367,7 +366,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
         let name = header.name;
         if name.eq_ignore_ascii_case("content-length") {
             let value = content_length(header.value)?;
-            // Also where both are the same: whoever is between may have read only one.
+            // An error even if both are equal: a proxy may have read only one of them.
             if let Some(first) = length.replace(value) {
                 return Err(ReplyDefect::TwoContentLengths { first, second: value });
             }
@@ -398,8 +397,8 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
     Ok(Some((Head { status, keep_alive, framing }, used)))
 }
 
-/// The first frame of an HTTP/2 server (SETTINGS on stream 0, or GOAWAY where it knows the version),
-/// or a TLS server's alert.
+/// Recognises the first frame of an HTTP/2 server (SETTINGS or GOAWAY on stream 0), or a TLS
+/// server's alert.
 fn check_not_other_protocol(input: &[u8]) -> Result<(), ReplyDefect> {
     if let Some([0, _, _, 4 | 7, _, 0, 0, 0, 0]) = input.first_chunk::<FRAME_HEAD_BYTES>() {
         return Err(ReplyDefect::Http2);

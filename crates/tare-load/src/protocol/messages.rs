@@ -1,4 +1,4 @@
-//! Requests and replies of fixed sizes: what is sent, and what must come back.
+//! Requests and replies of fixed sizes, with content that is checked.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::wire::{self, Greeting, Purpose, REPLY, TAG_BYTES};
 use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request, RequestBytes, Room};
 use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
 
-/// Messages as one engine sends them.
+/// The shape of an engine's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Messages {
     pub request_bytes: u32,
     pub reply_bytes: u32,
     pub datagrams: bool,
-    /// One on each connection.
+    /// Each connection carries one request, and the endpoint closes it.
     pub close: bool,
 }
 
@@ -25,7 +25,7 @@ impl Messages {
         Self { request_bytes, reply_bytes, datagrams, close }
     }
 
-    /// What goes before the first request of a connection. Datagrams need none: they come back.
+    /// The greeting before a connection's first request. Datagrams are echoed and need none.
     pub fn greeting(&self) -> Option<Greeting> {
         let Self { request_bytes, reply_bytes, close, .. } = *self;
         let purpose = Purpose::Messages { request_bytes, reply_bytes, close };
@@ -73,8 +73,8 @@ impl Codec for MessageCodec {
         Room::Ready(1)
     }
 
-    /// Each datagram begins with its number, so that a copy of the last reply is not taken for this
-    /// one's.
+    /// Each datagram begins with its number, so that a duplicate of the last reply is not taken for
+    /// this one's.
     fn encode(&mut self, slot: u32, _request: Request<'_>, out: &mut Vec<u8>) -> Encoded {
         let connection = &mut self.connections[slot as usize];
         let bytes = if self.messages.datagrams {
@@ -127,7 +127,7 @@ struct MessageReader {
     messages: Messages,
     greeted: bool,
     got: u32,
-    /// How the datagram under way begins.
+    /// The tag of the datagram under way.
     tag: [u8; TAG_BYTES],
     checker: Checker,
 }
@@ -142,7 +142,7 @@ impl MessageReader {
         (self.greeted, self.got) = (false, 0);
     }
 
-    /// The datagram that was sent, and is now waited for.
+    /// Remembers the tag of a datagram that was sent, to recognise its reply.
     fn sent(&mut self, bytes: &[u8]) {
         let length = TAG_BYTES.min(bytes.len());
         self.tag[..length].copy_from_slice(&bytes[..length]);
@@ -178,7 +178,7 @@ impl MessageReader {
         let mut awaited = self.tag;
         awaited[0] |= REPLY;
         if tag != &awaited[..tag.len()] {
-            // A copy of an earlier one.
+            // A duplicate or late reply to an earlier datagram.
             return Ok(None);
         }
         match self.checker.is_content(TAG_BYTES as u64, rest) {
@@ -192,7 +192,7 @@ impl MessageReader {
         Reply { status: WHOLE, keep_alive: !self.messages.close, body_bytes, code: GOOD }
     }
 
-    /// The peer will send no more.
+    /// Returns the defect of a reply that the peer's close cuts off.
     fn on_close(&self) -> ReplyDefect {
         match self.got {
             0 => ReplyDefect::ClosedBeforeReply,
@@ -204,7 +204,7 @@ impl MessageReader {
     }
 }
 
-/// The status of a message that came back whole, in HTTP's words.
+/// The HTTP status that stands for a whole reply.
 const WHOLE: u16 = 200;
 
 #[cfg(test)]

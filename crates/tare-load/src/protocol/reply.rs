@@ -1,8 +1,8 @@
-//! What codecs find in what comes back: whole replies, or what is wrong with one.
+//! Results of decoding: whole replies, or what is wrong with one.
 
 use crate::failure::{ONLY_HTTP2, ONLY_TLS};
 
-/// What a finished reply was.
+/// A whole reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: u16,
@@ -10,15 +10,15 @@ pub struct Reply {
     pub keep_alive: bool,
     /// Decoded: without chunk framing.
     pub body_bytes: u64,
-    /// How it ended, as the protocol itself says beside the status: in trailers, say. [`GOOD`] where
-    /// it has no such word.
+    /// The protocol's own result besides the status, such as one in trailers. [`GOOD`] if the
+    /// protocol has none.
     pub code: u32,
 }
 
 /// The code of a reply that ended well.
 pub const GOOD: u32 = 0;
 
-/// Why a reply cannot be understood, or ended before its end.
+/// Why a reply is malformed or incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyDefect {
     #[error("reply head is over {limit_bytes} bytes")]
@@ -72,7 +72,7 @@ pub enum ReplyDefect {
 }
 
 impl ReplyDefect {
-    /// The connection ended too early, as against: it said something wrong.
+    /// Whether the connection closed too early (instead of carrying something wrong).
     pub fn is_early_close(&self) -> bool {
         matches!(
             self,

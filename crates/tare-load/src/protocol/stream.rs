@@ -1,8 +1,8 @@
-//! Streams: messages one way, as many as go. There is no reply to wait for, so a worker is a loop
-//! of sends (or, in reverse, of receives), and what counts is counted by who receives.
+//! Streams: messages one way, as many as possible. There is no reply to wait for, so a worker is a
+//! loop of sends (or, in reverse, of receives), and the receiver counts.
 //!
 //! Timing model: bytes received between two readings of the receiver's own clock. The sender asks
-//! for a reading when its window opens and when it closes, and takes the answers up afterwards:
+//! for a reading when its window opens and when it closes, and reads the answers afterwards:
 //! asking does not interrupt the stream.
 
 use std::io;
@@ -34,28 +34,28 @@ pub struct StreamLane {
     sockets: Vec<Socket>,
     /// Bytes that each connection sent, or received in reverse.
     done: Vec<u64>,
-    /// The first worker's: it reads the clock and the count of the receiver for all.
+    /// Only the first worker has one: it reads the receiver's clock and count for all workers.
     control: Option<Control>,
     buffer: Box<[u8]>,
     checker: Checker,
-    /// The only worker knows how much is to arrive.
+    /// There is no other worker, so this one knows how many bytes will arrive.
     alone: bool,
-    /// What had been counted when the last slice ended.
+    /// The receiver's count at the end of the last slice.
     counted: Count,
     life: Life,
 }
 
-/// Which of the workers of a stream one is.
+/// Identifies one worker of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Who<'a> {
     pub worker: u32,
     pub session: u64,
     pub alone: bool,
-    /// Ends whatever is waited for.
+    /// Ends any wait.
     pub stop: &'a Arc<AtomicBool>,
 }
 
-/// What a slice reads at its edges.
+/// Readings at the edges of a slice's window.
 #[derive(Default)]
 struct Edges {
     opened: Option<Edge>,
@@ -69,7 +69,7 @@ struct Edge {
     bytes: u64,
 }
 
-/// With or without waiting.
+/// A function that receives with or without waiting.
 type Receive = fn(RawFd, &mut [u8]) -> io::Result<usize>;
 
 /// How much of a stream is received in one call.
@@ -77,12 +77,12 @@ pub fn receive_bytes(message_bytes: u32) -> usize {
     message_bytes.clamp(4 << 10, 128 << 10) as usize
 }
 
-/// Waits for room or bytes end at least this often.
+/// Longest wait for room or bytes, so that a stop is noticed.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
-/// After the end of a slice, what is under way has this long to arrive.
+/// Longest wait for bytes under way after the end of a slice.
 const DRAIN: DurationNs = DurationNs::from_secs(5);
 const DRAIN_CHECK: DurationNs = DurationNs::from_us(500);
-/// Small messages that are sent on one reading of the clock.
+/// Small messages that are sent per reading of the clock.
 const SENDS_A_CLOCK_READING: u32 = 16;
 const SMALL: u32 = 4096;
 const GREETING_TRIES: u32 = 20;
@@ -108,7 +108,7 @@ impl StreamLane {
             let socket = connect(&config.endpoint, from, config.sockets, config.timeout, who.stop)
                 .map_err(|error| no_connection(endpoint, &error))?;
             greet(&socket, &config.endpoint, &greeting, who.stop)?;
-            // A single one may block: each message is then one call.
+            // A single connection may block, so that each message takes one call.
             let limit = Some(std::time::Duration::from_nanos(STOP_CHECK.as_ns()));
             let blocking = config.connections == 1 && matches!(pacer, Pacer::Closed);
             let prepared = socket
@@ -183,7 +183,7 @@ impl StreamLane {
         if let Some(control) = &mut self.control {
             let after = quiet(control, expected, is_udp)?;
             self.counted = after;
-            // What an endpoint says of itself need not be true.
+            // The endpoint's counts are not trusted, hence saturating.
             let wrong = after.wrong.saturating_sub(before.wrong);
             if wrong > 0 {
                 return Err(LoadError::WrongContent { pieces: wrong });
@@ -199,7 +199,7 @@ impl StreamLane {
         Ok((tally, report))
     }
 
-    /// Messages that were sent, or received whole in reverse.
+    /// Whole messages that were sent, or received in reverse.
     fn messages(&self) -> u64 {
         self.done.iter().map(|bytes| bytes / u64::from(self.message_bytes)).sum()
     }
@@ -217,7 +217,7 @@ impl StreamLane {
         Tally { start, end, counts, ..Tally::default() }
     }
 
-    /// Ramp and window.
+    /// Runs the ramp and the window.
     fn run(
         &mut self,
         stretch: Stretch,
@@ -254,7 +254,7 @@ impl StreamLane {
         Ok(edges)
     }
 
-    /// Has the endpoint send; the ramp begins when its first bytes are here.
+    /// Makes the endpoint send; the ramp begins when its first bytes arrive.
     fn start_reverse(&mut self, start: Instant) -> Result<Instant, LoadError> {
         self.tell(GO)?;
         let fds = descriptors(&self.sockets);
@@ -269,7 +269,7 @@ impl StreamLane {
         Ok(Edge { at, cpu: thread_cpu_time(), bytes: self.done.iter().sum() })
     }
 
-    /// Sends what may be sent now; whether anything moved.
+    /// Sends what may be sent now, and returns whether anything was.
     fn send_due(&mut self, now: Instant) -> Result<bool, LoadError> {
         let mut moved = false;
         for at in 0..self.sockets.len() {
@@ -291,7 +291,7 @@ impl StreamLane {
         Ok(moved)
     }
 
-    /// One message, or what is left of it; whether the kernel took any of it.
+    /// Sends a message or the rest of one, and returns whether the kernel took any of it.
     fn send_one(&mut self, at: usize) -> Result<bool, LoadError> {
         let done = self.done[at];
         let size = u64::from(self.message_bytes);
@@ -311,7 +311,7 @@ impl StreamLane {
         }
     }
 
-    /// Numbered where there is room, so that the receiver sees what came out of order.
+    /// A datagram, numbered if it has room, so that the receiver notices disorder.
     fn datagram(&mut self, number: u64) -> &[u8] {
         let size = self.message_bytes as usize;
         if self.buffer.len() != size {
@@ -324,7 +324,7 @@ impl StreamLane {
         &self.buffer
     }
 
-    /// Receives what is there; whether anything was.
+    /// Receives what has arrived, and returns whether anything has.
     fn receive_all(&mut self, receive: Receive) -> Result<bool, LoadError> {
         let mut moved = false;
         for at in 0..self.sockets.len() {
@@ -361,17 +361,17 @@ impl StreamLane {
             .map_err(|error| self.lost(&error))
     }
 
-    /// Tells the endpoint to start or end what it sends.
+    /// Makes the endpoint start or stop sending.
     fn tell(&self, word: u8) -> Result<(), LoadError> {
         for socket in &self.sockets {
-            // One byte always finds room: nothing else goes this way.
+            // There is always room for one byte: nothing else is sent in this direction.
             socket::send(socket.as_raw_fd(), &[word]).map_err(|error| self.lost(&error))?;
         }
         Ok(())
     }
 
-    /// Ends the message that was begun, so that the next slice starts with a whole one; in reverse,
-    /// takes in all that was sent.
+    /// Finishes partly sent messages, so that the next slice starts with whole ones; in reverse,
+    /// receives everything that was sent.
     fn drain(&mut self) -> Result<(), LoadError> {
         let limit = monotonic_now() + DRAIN;
         let size = u64::from(self.message_bytes);
@@ -401,7 +401,7 @@ impl StreamLane {
 
     fn retransmits(&self) -> u64 {
         match self.config.endpoint {
-            // In reverse it is the other side that sends again.
+            // In reverse, retransmits are the other side's.
             Endpoint::Udp(_) => 0,
             _ if self.reverse => 0,
             _ => self.sockets.iter().map(|socket| socket::retransmits(socket.as_raw_fd())).sum(),
@@ -413,11 +413,11 @@ impl StreamLane {
     }
 }
 
-/// Nothing came for so long: what was sent before the end has arrived.
+/// After this long without bytes, everything that was sent is taken to have arrived.
 const QUIET: DurationNs = DurationNs::from_ms(2);
 const DATAGRAMS_QUIET: DurationNs = DurationNs::from_ms(30);
 
-/// Says what a socket is for; of datagrams until the endpoint says that it heard.
+/// Sends the greeting on a socket; over UDP it is repeated until the endpoint confirms it.
 fn greet(
     socket: &Socket,
     endpoint: &Endpoint,
@@ -461,8 +461,8 @@ fn greet(
     Err(fail(io::Error::other("no datagram comes back; is UDP let through?")))
 }
 
-/// The count once all is there that is expected, or once it has not grown for a while: a receiver
-/// that waits for its CPU still has datagrams to take.
+/// Returns the count once everything expected has arrived, or once it has not grown for a while: a
+/// receiver that waits for its CPU may still have datagrams to read.
 fn quiet(control: &mut Control, expected: Option<u64>, is_udp: bool) -> Result<Count, LoadError> {
     let limit = monotonic_now() + DRAIN;
     let patience = if is_udp { DATAGRAMS_QUIET } else { QUIET };

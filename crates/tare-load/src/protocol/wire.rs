@@ -1,20 +1,20 @@
-//! The endpoint's protocol: a greeting says what a connection is for; little-endian throughout.
+//! The endpoint's protocol, little-endian. A greeting states what a connection is for.
 
 use tare_io::DurationNs;
 use tare_io::calls::{Call, Counted};
 
-/// Changed when any of this changes.
+/// Must change whenever the protocol does.
 const MAGIC: [u8; 8] = *b"tarenet2";
 pub const GREETING_BYTES: usize = 32;
 pub const COUNT_BYTES: usize = 40;
 pub const ORDER_BYTES: usize = 16;
 pub const CALLED_BYTES: usize = 24;
-/// In the first byte of a datagram that is a reply. Requests never have it and replies always do,
-/// and only requests are answered: two endpoints cannot be made to answer each other.
+/// Bit in the first byte of a datagram. Replies always have it and requests never do, and only
+/// requests are answered, so that two endpoints cannot be made to answer each other.
 pub const REPLY: u8 = 0x80;
 pub const TAG_BYTES: usize = 8;
 
-/// How a numbered datagram begins, as far as it is long enough.
+/// The first bytes of a numbered datagram, if it is long enough.
 pub fn tag(number: u64) -> [u8; TAG_BYTES] {
     let mut tag = [0; TAG_BYTES];
     tag[0] = number as u8 & !REPLY;
@@ -29,8 +29,8 @@ pub fn number_of(tag: &[u8; TAG_BYTES]) -> u64 {
     u64::from_le_bytes(above) << 7 | u64::from(tag[0] & !REPLY)
 }
 
-/// Where a greeting that is a datagram holds the endpoint's cookie. The first has none; the
-/// endpoint's reply has it, and it must come back: who gives another's address does not see it.
+/// Offset of the endpoint's cookie in a greeting datagram. The first greeting has none; the reply
+/// has one, which the client must send back. A client with a spoofed address never sees it.
 const COOKIE_AT: usize = 20;
 
 pub fn cookie_of(greeting: &[u8; GREETING_BYTES]) -> u32 {
@@ -48,43 +48,32 @@ pub const ASK: u8 = b'?';
 /// Start and end what is sent, on a connection for a reverse stream.
 pub const GO: u8 = b'g';
 pub const STOP: u8 = b's';
-/// What was asked is done.
+/// Answer: the request has been carried out.
 pub const DONE: u8 = b'd';
 
-/// The first bytes of a connection; of datagrams, those that begin a stream.
+/// The first bytes of a connection, or the datagram that begins a UDP stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
     pub purpose: Purpose,
-    /// What streams are counted under, chosen by the client.
+    /// Id under which streams are counted, chosen by the client.
     pub session: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Requests and replies; the endpoint closes after the first where told.
-    Messages {
-        request_bytes: u32,
-        reply_bytes: u32,
-        close: bool,
-    },
-    /// The client sends a stream …
-    Receive {
-        message_bytes: u32,
-    },
-    /// … or the endpoint does.
-    Send {
-        message_bytes: u32,
-        nodelay: bool,
-    },
+    /// Requests and replies; with `close`, the endpoint closes after the first.
+    Messages { request_bytes: u32, reply_bytes: u32, close: bool },
+    /// The client sends a stream.
+    Receive { message_bytes: u32 },
+    /// The endpoint sends a stream.
+    Send { message_bytes: u32, nodelay: bool },
     /// Counts of a session.
     Count,
     /// Calls into the kernel.
     Calls,
-    /// To serve on another port, too; to end (the session is its token). Answered by [`DONE`],
-    /// where it obeys.
-    Listen {
-        port: u16,
-    },
+    /// To serve on another port too. Answered by [`DONE`] if it is carried out.
+    Listen { port: u16 },
+    /// To end; the session is the endpoint's token. Answered by [`DONE`] if it is carried out.
     Quit,
 }
 
@@ -111,7 +100,7 @@ impl Greeting {
         bytes
     }
 
-    /// `None` where it is not one: somebody else's connection, or another version's.
+    /// `None` if it is not a greeting of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; GREETING_BYTES] = bytes.try_into().ok()?;
         if bytes[..8] != MAGIC {
@@ -137,15 +126,15 @@ impl Greeting {
     }
 }
 
-/// What a session has seen, and when by the endpoint's clock.
+/// Counters of a session, and the time on the endpoint's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Received, or sent in a reverse stream.
     pub bytes: u64,
     pub messages: u64,
-    /// Pieces that did not hold what they should.
+    /// Pieces with wrong content.
     pub wrong: u64,
-    /// Datagrams that came after a later one.
+    /// Datagrams that arrived after one with a higher number.
     pub disordered: u64,
     pub now_ns: u64,
 }
@@ -171,7 +160,7 @@ impl Count {
     }
 }
 
-/// Make a call for so long.
+/// Asks for a call to be repeated for this long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     pub call: Call,
@@ -186,7 +175,7 @@ impl Order {
         bytes
     }
 
-    /// `None` for a call that is not known, or for longer than anybody would ask.
+    /// `None` for an unknown call, or for longer than [`ORDER_MAX`].
     pub fn parse(bytes: &[u8; ORDER_BYTES]) -> Option<Self> {
         let call = *Call::ALL.get(usize::from(bytes[0]))?;
         let length = DurationNs::from_ns(number64(bytes, 8));
@@ -196,7 +185,7 @@ impl Order {
 
 pub const ORDER_MAX: DurationNs = DurationNs::from_secs(60);
 
-/// What came of an order: counted, or the errno that a call ended in.
+/// Encodes the result of an order: its counts, or the errno of the call.
 pub fn called(result: &std::io::Result<Counted>) -> [u8; CALLED_BYTES] {
     let (calls, elapsed, errno) = match result {
         Ok(counted) => (counted.calls, counted.elapsed.as_ns(), 0),
@@ -209,7 +198,7 @@ pub fn called(result: &std::io::Result<Counted>) -> [u8; CALLED_BYTES] {
     bytes
 }
 
-/// The other way round.
+/// Decodes what [`called`] encodes.
 pub fn parse_called(bytes: &[u8; CALLED_BYTES]) -> Result<Counted, i32> {
     match number32(bytes, 16) as i32 {
         0 => Ok(Counted {

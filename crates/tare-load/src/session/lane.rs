@@ -74,7 +74,7 @@ impl Lane {
     }
 
     pub fn close(&mut self) {
-        // The others' sockets close as they are dropped.
+        // The sockets of the others close when they are dropped.
         if let Self::Exchange(lane) = self {
             lane.close();
         }
@@ -96,7 +96,7 @@ impl Lane {
     }
 }
 
-/// Sleeps until a slice is to start; when it does.
+/// Waits until `start`, and returns the time after that.
 fn wait_until(start: Instant) -> Instant {
     loop {
         let now = monotonic_now();
@@ -104,7 +104,7 @@ fn wait_until(start: Instant) -> Instant {
         if left == DurationNs::ZERO {
             return now;
         }
-        // A thread that sleeps wakes late: the last of it is spent awake.
+        // A sleeping thread wakes late, so the last part of the wait is spent awake.
         if left > AWAKE {
             std::thread::park_timeout(std::time::Duration::from_nanos(
                 left.as_ns() - AWAKE.as_ns(),
@@ -115,13 +115,13 @@ fn wait_until(start: Instant) -> Instant {
 
 const AWAKE: DurationNs = DurationNs::from_us(200);
 
-/// Requests and replies.
+/// A lane of requests and replies.
 pub(super) struct ExchangeLane {
     exchange: Exchange,
     spares: Spares,
 }
 
-/// Empty tallies; those that were sent come back once merged.
+/// Empty tallies; those that were sent to the session come back once merged.
 struct Spares {
     made: usize,
     home: SyncSender<Box<Tally>>,
@@ -134,7 +134,7 @@ impl Spares {
         Self { made: 0, home, here }
     }
 
-    /// Makes them beforehand: while load is measured nothing is allocated.
+    /// Makes tallies beforehand, so that nothing is allocated while load is measured.
     fn provide(&mut self, n: usize, make: impl Fn() -> Tally) {
         while self.made < n {
             // The channel has room for all of them.
@@ -206,7 +206,7 @@ impl IntervalSink for Unwatched {
     }
 }
 
-/// Takes the time and the CPU time of the window, and marks its intervals or hands them over.
+/// Measures the time and the CPU time of the window, and marks its intervals or hands them over.
 struct Window<'a> {
     report: WorkerReport,
     opened: Instant,
@@ -249,7 +249,7 @@ impl IntervalSink for Window<'_> {
     }
 }
 
-/// What polling for nothing takes is not the load's.
+/// CPU time of this thread, without the time of polling in vain.
 fn cpu_without(idle: DurationNs) -> CpuTime {
     thread_cpu_time().without(idle)
 }

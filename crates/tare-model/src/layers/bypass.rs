@@ -16,7 +16,7 @@ pub struct BypassSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BypassKind {
-    /// By BPF: sockops and sk_msg.
+    /// With BPF: sockops and sk_msg.
     Sockmap,
 }
 

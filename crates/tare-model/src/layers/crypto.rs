@@ -1,5 +1,5 @@
-//! A CPU without one of its features for cryptography, to the libraries of a variant's processes:
-//! with and without acceleration are then one program, one configuration, one bit.
+//! Hides a CPU feature for cryptography from the libraries of a variant's processes. A comparison
+//! with and without acceleration then differs in one bit, not in program or configuration.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +17,11 @@ pub struct CryptoSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mask {
-    /// Integer fused multiply-add of AVX-512: RSA in OpenSSL 3.
+    /// Hides the integer fused multiply-add of AVX-512, which OpenSSL 3 uses for RSA.
     NoIfma,
-    /// AES and carry-less multiplication by vectors of AVX: AES-GCM of much data.
+    /// Hides vector AES and carry-less multiplication (AVX), used for AES-GCM of much data.
     NoVaes,
-    /// AES and carry-less multiplication, the vector forms too: AES-GCM.
+    /// Hides AES and carry-less multiplication, also the vector forms; used for AES-GCM.
     NoAes,
 }
 
@@ -34,7 +34,7 @@ impl Mask {
         }
     }
 
-    /// What a CPU must have for this to change anything, as /proc/cpuinfo names it.
+    /// The flag in /proc/cpuinfo without which the mask changes nothing.
     pub fn flag(self) -> &'static str {
         match self {
             Self::NoIfma => "avx512ifma",

@@ -1,4 +1,4 @@
-//! A URL filter in nginx: it goes into the server itself.
+//! A URL filter in nginx, which runs inside the server itself.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! A gateway before the server: clients speak TLS with it, and it with the server as that does.
+//! A gateway before the server: clients speak TLS with it, and it speaks to the server as that
+//! expects.
 
 use std::path::PathBuf;
 
@@ -20,31 +21,30 @@ pub struct GatewaySpec {
     /// The user's own configuration, with words in braces for what only tare knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
-    /// Where it runs.
+    /// The place it runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PlaceSpec>,
-    /// What it may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
 }
 
-/// How it speaks TLS with clients.
+/// TLS settings towards clients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayTls {
     pub key: KeyKind,
     pub min: TlsVersion,
     pub max: TlsVersion,
-    /// Clients may take up a session again; see `tls_resume` of the load.
+    /// Whether clients may resume sessions; see `tls_resume` of the load.
     pub resume: bool,
-    /// Who signs with the key, where it is not the program itself.
+    /// The key provider, if the program does not sign with the key itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<KeyProvider>,
 }
 
-/// A private key provider of Envoy's, as its contrib builds and Istio's proxies have them.
+/// A private key provider of Envoy, as in its contrib builds and Istio's proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyProvider {
@@ -80,7 +80,7 @@ impl TlsVersion {
         }
     }
 
-    /// `TLSv1.3`.
+    /// The version's name, as in `TLSv1.3`.
     pub fn word(self) -> &'static str {
         match self {
             Self::V1_2 => "TLSv1.2",

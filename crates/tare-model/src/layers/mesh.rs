@@ -12,17 +12,17 @@ use crate::variant::Variant;
 #[serde(deny_unknown_fields)]
 pub struct MeshSpec {
     pub mesh: MeshProgram,
-    /// Whose pods ask for a sidecar.
+    /// The side on which pods ask for a sidecar.
     #[serde(default = "both")]
     pub inject: Side,
-    /// Between the sidecars of both sides (`strict` where nothing is said), or between a gateway of
-    /// the mesh and the server's.
+    /// Mutual TLS between the sidecars of both sides (default: `strict`), or between a gateway of
+    /// the mesh and the server's sidecar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtls: Option<MeshTls>,
-    /// Which of the cluster's control planes.
+    /// Which of the cluster's control planes to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Of each sidecar.
+    /// Threads of each sidecar.
     #[serde(default = "one", alias = "concurrency")]
     pub threads: u32,
 }
@@ -36,7 +36,7 @@ pub enum MeshProgram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeshTls {
-    /// The server's sidecar takes nothing else.
+    /// The server's sidecar accepts nothing else.
     Strict,
     Disable,
 }
@@ -63,7 +63,7 @@ impl MeshSpec {
         let PlaceSpec::Kubernetes(server) = &variant.place else {
             return Err("it is a cluster's: give the server place = { kubernetes = { … } }");
         };
-        // A gateway of the mesh stands for the client's sidecar.
+        // A gateway of the mesh replaces the client's sidecar.
         let by_front = server.via.is_front() && self.inject == Side::Server;
         if server.via != Via::ClusterIp && !by_front {
             return Err(

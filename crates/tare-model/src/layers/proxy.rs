@@ -13,20 +13,20 @@ use crate::variant::Variant;
 #[serde(deny_unknown_fields)]
 pub struct ProxySpec {
     pub proxy: ProxyProgram,
-    /// Beside whom it stands, in their network namespace: then it is a sidecar. Without it, it
-    /// stands between the two, on this machine.
+    /// The side that it joins as a sidecar, in the same network namespace. By default it runs
+    /// between client and server, on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side: Option<Side>,
     #[serde(default, skip_serializing_if = "Mode::is_http")]
     pub mode: Mode,
-    /// How requests come to it; sidecars are `redirect` where nothing is said.
+    /// How requests reach it; default for sidecars: `redirect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intercept: Option<Intercept>,
-    /// Between the sidecars of both sides; of a proxy between client and server, with its clients.
-    /// With a server that speaks TLS, such a proxy speaks it by itself.
+    /// TLS between the sidecars of both sides, or between clients and a proxy without a side. Such
+    /// a proxy speaks TLS with a TLS server without this setting.
     #[serde(default, skip_serializing_if = "Tls::is_none")]
     pub tls: Tls,
-    /// Of the certificates, with `tls`.
+    /// The key of the certificates, with `tls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyKind>,
     #[serde(default = "one", alias = "concurrency")]
@@ -34,10 +34,10 @@ pub struct ProxySpec {
     /// The user's own configuration, with words in braces for what only tare knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
-    /// Where it runs; sidecars run where client and server do.
+    /// The place it runs in; a sidecar runs where its client or server does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PlaceSpec>,
-    /// What each of its processes may use.
+    /// Resource limits of each process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub enum Side {
     Both,
 }
 
-/// What it understands of what passes.
+/// Whether it parses HTTP or forwards bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -72,7 +72,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Intercept {
-    /// By iptables, unseen by client and server, as meshes do it.
+    /// Transparently, by iptables, as meshes do it.
     Redirect,
     /// Clients connect to it.
     Direct,
@@ -132,7 +132,7 @@ impl KeyKind {
 }
 
 impl Side {
-    /// The hops that sidecars of that side are.
+    /// Positions of the sidecars.
     pub(super) fn stands(self) -> &'static [Stand] {
         match self {
             Self::Client => &[Stand::BesideClient],
@@ -161,7 +161,7 @@ impl ProxyProgram {
 }
 
 impl ProxySpec {
-    /// Whether requests come to it unseen by client and server.
+    /// Whether it intercepts requests transparently.
     pub fn intercepts(&self) -> bool {
         match self.intercept {
             Some(intercept) => intercept == Intercept::Redirect,
@@ -169,7 +169,7 @@ impl ProxySpec {
         }
     }
 
-    /// The key of its certificates: as Istio's, where nothing is said.
+    /// The key of its certificates; the default is that of Istio.
     pub fn key(&self) -> KeyKind {
         self.key.unwrap_or_default()
     }

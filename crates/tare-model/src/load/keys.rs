@@ -1,4 +1,4 @@
-//! The flat form of a load: the keys of `[load]`, of stored plans, and the names of flags.
+//! The flat form of a load: the keys of `[load]` and of stored plans, named like the flags.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::net::{CallName, NetTest};
 use crate::status::StatusSet;
 use crate::{Invalid, text};
 
-/// Missing keys have defaults; keys that contradict each other do not become a [`Load`].
+/// Missing keys have defaults; contradictory keys are an error in the conversion to [`Load`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadSpec {
@@ -29,7 +29,7 @@ pub struct LoadSpec {
     /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_bytes: Option<u32>,
-    /// Default: as many as the message has.
+    /// Default: the size of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_bytes: Option<u32>,
     /// Default: on for exchanges, off for streams.
@@ -52,7 +52,7 @@ pub struct LoadSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_connections: Option<u32>,
     pub new_connections: bool,
-    /// Default: [`TIMEOUT`]; over UDP, where a datagram may be lost, [`LOST_AFTER`].
+    /// Default: [`TIMEOUT`]; over UDP, which may lose a datagram, [`LOST_AFTER`].
     #[serde(with = "text::optional_duration")]
     pub timeout: Option<DurationNs>,
 
@@ -100,17 +100,17 @@ pub struct LoadSpec {
 pub const CONNECTIONS: u32 = 10;
 const CONNECTIONS_MAX: u32 = 1_000_000;
 const THREADS_MAX: u32 = 1024;
-/// No loopback carries more.
+/// Loopback carries no more than this.
 const RATE_MAX: f64 = 1e7;
 pub const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 const LOST_AFTER: DurationNs = DurationNs::from_secs(1);
 pub const EXPECT_STATUS: &str = "2xx";
-/// Requests are made anew for each launch, and kept until the end.
+/// Requests are built anew for each launch, and kept until its end.
 pub const PATHS_MAX: usize = 200;
 const BODIES_MAX_BYTES: usize = 1 << 20;
 
 impl LoadSpec {
-    /// Files that it names, whole: a stored plan is read in other folders too.
+    /// Makes file paths absolute: a stored plan is read in other folders too.
     pub fn absolute(mut self, folder: &Path) -> Self {
         let files = [&mut self.body_file, &mut self.cacert, &mut self.cert, &mut self.key];
         for file in files.into_iter().flatten() {

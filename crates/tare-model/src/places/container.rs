@@ -1,4 +1,4 @@
-//! A container of an engine, from an image.
+//! A container started from an image by a container engine.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +12,10 @@ pub struct ContainerSpec {
     /// `podman`, `docker` or `nerdctl`.
     #[serde(default = "podman")]
     pub engine: String,
-    /// Of the engine: `runc`, `runsc`, `kata`; its own choice where left out.
+    /// The engine's runtime: `runc`, `runsc`, `kata`; default: the engine's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// Of the engine: its own choice where left out.
+    /// The engine's network; default: the engine's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

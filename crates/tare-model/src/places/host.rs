@@ -1,4 +1,4 @@
-//! This machine, as it is, or limited.
+//! This machine, with or without resource limits.
 
 use serde::{Deserialize, Serialize};
 

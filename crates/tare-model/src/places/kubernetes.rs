@@ -12,18 +12,18 @@ use crate::Invalid;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KubernetesSpec {
-    /// Of the kubeconfig; its current one where left out.
+    /// Context in the kubeconfig; default: the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// One of tare's own, removed afterwards, where left out.
+    /// Default: a namespace of tare's own, removed afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// In a namespace of the user's, others' pods are no reason to refuse it.
+    /// Accepts a namespace of the user's in which others have pods.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub beside_others: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// With the agent in it; then the pod's own image needs no shell.
+    /// An image with the agent in it; the pod's own image then needs no shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_image: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,23 +32,23 @@ pub struct KubernetesSpec {
     pub node: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Of a client: the node of its server's pod, or any but that.
+    /// Only for a client: the node of its server's pod, or any other node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_node_as: Option<OtherPod>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_node_than: Option<OtherPod>,
-    /// CPUs' worth of time, asked for and allowed.
+    /// CPU request and limit, in CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
-    /// In its node's own network.
+    /// Uses its node's own network.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub host_network: bool,
-    /// A pod of the user's, which gets only what it needs.
+    /// A pod manifest of the user's, to which only the necessary is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<PathBuf>,
-    /// In that pod; its first where left out.
+    /// The container in that pod; default: the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -65,25 +65,25 @@ pub struct KubernetesSpec {
     /// How clients reach it.
     #[serde(skip_serializing_if = "Via::is_pod_ip")]
     pub via: Via,
-    /// By node-port: which node clients enter by.
+    /// With node-port: the node at which clients enter.
     #[serde(skip_serializing_if = "Enter::is_own_node")]
     pub enter: Enter,
-    /// By node-port: whether other nodes' pods may answer (`Cluster`), or not (`Local`).
+    /// With node-port: whether pods on other nodes may answer (`Cluster`) or not (`Local`).
     #[serde(skip_serializing_if = "Policy::is_cluster")]
     pub policy: Policy,
-    /// By ingress: the class of its controller; the cluster's default where left out.
+    /// With ingress: the class of its controller; default: the cluster's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress_class: Option<String>,
-    /// By gateway: one that stands, as `name` or `namespace/name`.
+    /// With gateway: an existing one, as `name` or `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
-    /// By gateway: the class of which one is made, for this place alone.
+    /// With gateway: the class of one that is made for this place alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_class: Option<String>,
-    /// By ingress or gateway: where clients enter, where the cluster does not tell.
+    /// With ingress or gateway: where clients enter, if the cluster does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<SocketAddr>,
-    /// What it uses is read on its node, by a pod that sees its control groups.
+    /// Whether its usage is read on its node, by a pod that sees its control groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_meter: Option<bool>,
     /// How long it may take to be scheduled, pulled and started.
@@ -91,14 +91,14 @@ pub struct KubernetesSpec {
     pub start_within: Option<String>,
 }
 
-/// A pod that another's node is told by.
+/// The pod by which another pod's node is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OtherPod {
     Server,
 }
 
-/// The way from clients to a pod.
+/// How clients reach a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {
@@ -129,12 +129,12 @@ impl Via {
         }
     }
 
-    /// By a Service of tare's.
+    /// Whether clients go through a Service that tare makes.
     pub fn is_service(self) -> bool {
         matches!(self, Self::ClusterIp | Self::NodePort) || self.is_front()
     }
 
-    /// By a proxy of the cluster's that stands before it.
+    /// Whether clients go through a proxy of the cluster.
     pub fn is_front(self) -> bool {
         matches!(self, Self::Ingress | Self::Gateway)
     }
@@ -143,7 +143,7 @@ impl Via {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enter {
-    /// The pod's.
+    /// The node of the pod.
     #[default]
     OwnNode,
     OtherNode,
@@ -168,7 +168,7 @@ impl Policy {
         *self == Self::Cluster
     }
 
-    /// As a Service has it.
+    /// The value in a Service.
     pub fn word(self) -> &'static str {
         match self {
             Self::Cluster => "Cluster",
@@ -178,7 +178,7 @@ impl Policy {
 }
 
 impl KubernetesSpec {
-    /// What only servers have.
+    /// The first key given that is only for servers.
     fn server_words(&self) -> Option<&'static str> {
         let words = [
             (!self.via.is_pod_ip(), "via"),
@@ -193,7 +193,7 @@ impl KubernetesSpec {
         words.into_iter().find_map(|(given, word)| given.then_some(word))
     }
 
-    /// What is wrong with it for a client of a server in `place`.
+    /// Checks it as the place of a client of a server in `place`.
     pub fn check_client(&self, place: Option<&Self>) -> Result<(), Invalid> {
         if let Some(word) = self.server_words() {
             return Err(Invalid(format!(
@@ -214,7 +214,7 @@ impl KubernetesSpec {
         }
     }
 
-    /// What is wrong with it for a server.
+    /// Checks it as the place of a server.
     pub(crate) fn check_server(&self) -> Result<(), Invalid> {
         match self.is_told_by_server() {
             true => Err("kubernetes: same_node_as and other_node_than are of a client's place; a \
@@ -224,7 +224,7 @@ impl KubernetesSpec {
         }
     }
 
-    /// What is wrong with what it says of a proxy of the cluster's.
+    /// Checks the settings of a proxy of the cluster.
     fn check_front(&self) -> Result<(), &'static str> {
         let gateways = [self.gateway.is_some(), self.gateway_class.is_some()];
         let named = gateways.into_iter().filter(|given| *given).count();
@@ -252,7 +252,6 @@ impl KubernetesSpec {
         self.same_node_as.is_some() || self.other_node_than.is_some()
     }
 
-    /// How long it may take to start.
     pub fn start_within(&self) -> Result<tare_io::DurationNs, Invalid> {
         let text = self.start_within.as_deref().unwrap_or("1m");
         let within = tare_io::DurationNs::parse(text)
@@ -267,7 +266,7 @@ impl KubernetesSpec {
     }
 }
 
-/// As Kubernetes names namespaces, nodes, classes.
+/// Checks a name by the rules for namespaces, nodes and classes.
 fn check_name(key: &str, name: &str) -> Result<(), Invalid> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

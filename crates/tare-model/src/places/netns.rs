@@ -8,10 +8,10 @@ use crate::Invalid;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetnsSpec {
-    /// What its link carries: `1gbit`.
+    /// Bandwidth of its link: `1gbit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// What its link adds, each way: `1ms`.
+    /// Delay added by its link, each way: `1ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! A container, by any runtime with the command line of the OCI's.
+//! A container, run by any runtime with the OCI command line.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::Invalid;
 pub struct OciSpec {
     /// `runc`, `crun`, `runsc`, `kata-runtime`, `youki`, or the path of another.
     pub runtime: String,
-    /// Of runsc: `systrap`, `kvm`, `ptrace`.
+    /// Platform of runsc: `systrap`, `kvm`, `ptrace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// CPUs' worth of time.
+    /// CPU time, in CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,7 +23,7 @@ pub struct OciSpec {
     /// A folder, or an unpacked image, instead of a root made of this machine's own programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// Further programs and files of this machine in the root that tare makes.
+    /// Further programs and files of this machine to add to the root that tare makes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<PathBuf>,
 }

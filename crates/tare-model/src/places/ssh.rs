@@ -10,12 +10,12 @@ use crate::Invalid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SshSpec {
-    /// As ssh knows it; its own configuration holds.
+    /// The host as ssh knows it; ssh's own configuration applies.
     pub host: String,
-    /// Where servers there listen and are reached; found out where left out.
+    /// Address on which servers there listen and are reached; default: detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// Further words for ssh: `-p`, `2222`.
+    /// Further arguments for ssh: `-p`, `2222`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
 }

@@ -15,25 +15,25 @@ pub struct VmSpec {
     pub accel: Accel,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidential: Option<Confidential>,
-    /// Another kernel than the distribution's for clouds.
+    /// A kernel to use instead of the distribution's cloud kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<PathBuf>,
-    /// With `kernel`: the folder that holds its `lib/modules`; left out where it needs none.
+    /// With `kernel`: the folder with its `lib/modules`; not needed without modules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modules: Option<PathBuf>,
-    /// Of confidential machines: OVMF built for them.
+    /// OVMF built for confidential machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<PathBuf>,
-    /// Further words for the guest's kernel.
+    /// Further arguments for the guest's kernel command line.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub append: String,
-    /// Another QEMU than the one in the path.
+    /// A QEMU to use instead of the one in `PATH`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// Further programs and files of this machine in the guest.
+    /// Further programs and files of this machine to add to the guest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<PathBuf>,
-    /// How long the guest may take to its first word.
+    /// Longest wait for the guest's first message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_within_s: Option<u32>,
 }
@@ -41,7 +41,7 @@ pub struct VmSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accel {
-    /// By the hardware where a guest boots that way, else emulated, and said so.
+    /// The hardware if a guest boots that way; otherwise emulation, which is reported.
     #[default]
     Auto,
     Kvm,
@@ -82,7 +82,7 @@ impl Confidential {
     }
 }
 
-/// Memory below which a guest with an initramfs does not start.
+/// A guest with an initramfs does not start with less.
 const MEMORY_MIN: u64 = 256 << 20;
 
 impl VmSpec {

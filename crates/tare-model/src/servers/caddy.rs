@@ -8,9 +8,9 @@ use crate::Invalid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaddySpec {
-    /// Threads that run Go code at a time.
+    /// Threads that run Go code at the same time.
     pub threads: u32,
-    /// Of the page that every path answers with.
+    /// Size of the page, which every path answers with.
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,

@@ -10,7 +10,7 @@ use crate::Invalid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
-    /// For the shell; `{port}` stands for a port that tare chooses, `{address}` for the address
+    /// A shell command. `{port}` stands for a port that tare chooses, `{address}` for the address
     /// to listen on, `{folder}` for a folder of the server's own.
     pub command: String,
     #[serde(default)]

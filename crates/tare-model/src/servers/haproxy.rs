@@ -9,7 +9,7 @@ use crate::Invalid;
 #[serde(default, deny_unknown_fields)]
 pub struct HaproxySpec {
     pub threads: u32,
-    /// Of the reply to every request.
+    /// Size of the reply to every request.
     pub body_bytes: u32,
     pub tls: bool,
 }
@@ -20,12 +20,12 @@ impl Default for HaproxySpec {
     }
 }
 
-/// A reply must fit into one of its buffers, of which each connection has one.
+/// A reply must fit into a buffer; each connection has one.
 const BODY_BYTES_MAX: u32 = 1 << 20;
 
 impl ServerFacts for HaproxySpec {
     fn check(&self) -> Result<(), Invalid> {
-        // What it was built for.
+        // HAProxy's limit at build time.
         check_threads(self.threads, 64)?;
         match self.body_bytes <= BODY_BYTES_MAX {
             true => Ok(()),

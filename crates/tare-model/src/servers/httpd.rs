@@ -8,10 +8,10 @@ use crate::Invalid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpdSpec {
-    /// Worker processes of the event model, and threads of each.
+    /// Worker processes of the event MPM, and threads of each.
     pub processes: u32,
     pub threads: u32,
-    /// Of the page that every path answers with.
+    /// Size of the page, which every path answers with.
     pub body_bytes: u32,
     pub access_log: bool,
 }

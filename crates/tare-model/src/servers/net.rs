@@ -34,7 +34,7 @@ impl ServerFacts for NetSpec {
         false
     }
 
-    /// Its agent is the endpoint.
+    /// The agent is the endpoint.
     fn can_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }

@@ -11,18 +11,18 @@ use crate::Invalid;
 #[serde(default, deny_unknown_fields)]
 pub struct NginxSpec {
     pub workers: u32,
-    /// Of the page that every path answers with.
+    /// Size of the page, which every path answers with.
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,
     /// Head and body leave in one segment, as distributions configure it; nginx's own default is off.
     pub tcp_nopush: bool,
-    /// Requests after which nginx closes a connection; without limit by default, where nginx's own
+    /// Requests after which nginx closes a connection; unlimited by default, whereas nginx's own
     /// default is 1000.
     pub keepalive_requests: u64,
-    /// The user's configuration instead; nothing above then applies.
+    /// The user's configuration; the settings above then do not apply.
     pub config: Option<PathBuf>,
-    /// Another nginx than the one in the path.
+    /// An nginx to use instead of the one in `PATH`.
     pub program: Option<PathBuf>,
 }
 

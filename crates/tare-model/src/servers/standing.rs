@@ -1,5 +1,5 @@
-//! A server that stands already, and that a command of the user's starts afresh: a Deployment, a
-//! service of the system, a container of a compose file.
+//! A server that is already running and that a command of the user's restarts: a Deployment, a
+//! system service, a container of a compose file.
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
@@ -10,10 +10,10 @@ use crate::Invalid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StandingSpec {
-    /// For the shell, at each launch; it ends with 0 once the new server has taken the old one's
-    /// place.
+    /// A shell command, run at each launch; it exits with 0 once the new server has replaced the
+    /// old one.
     pub relaunch: String,
-    /// How long that may take.
+    /// Longest time that the command may take.
     #[serde(default = "within")]
     pub within: String,
 }

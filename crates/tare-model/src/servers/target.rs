@@ -1,4 +1,4 @@
-//! tare's own server of known truth.
+//! tare's own server with known costs.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ impl ServerFacts for TargetSpec {
         check_body(self.body_bytes.unwrap_or(0))
     }
 
-    /// Its agent is the target.
+    /// The agent is the target.
     fn can_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }

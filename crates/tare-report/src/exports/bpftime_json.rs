@@ -1,6 +1,6 @@
-//! A run in the shape of the result file of bpftime's nginx benchmark, for scripts that read
-//! that. A round stands for what is an iteration there. Its overheads are ratios of means, as
-//! there; those with intervals are in tare's own forms.
+//! Writes a run like the result file of bpftime's nginx benchmark, for scripts that read it. A
+//! round stands for an iteration. Overheads are ratios of means, as in the original; tare's own
+//! formats have intervals.
 
 use serde_json::{Map, Value, json};
 use tare_model::Metric;
@@ -11,7 +11,7 @@ use crate::date;
 use crate::run::build::RunFacts;
 use crate::run::document::RunDocument;
 
-/// Filters that have another name there.
+/// Filters that bpftime's benchmark names differently.
 const NAMES: [(&str, &str); 5] = [
     ("shm", "baseline"),
     ("library", "dynamic_load"),
@@ -68,7 +68,7 @@ pub fn render(document: &RunDocument) -> String {
         "overheads": overheads(&all),
         "iterations": iterations,
     });
-    // Plain data: nothing in it can fail to be written.
+    // Plain data: serialising it cannot fail.
     serde_json::to_string_pretty(&text).unwrap_or_default() + "\n"
 }
 
@@ -83,7 +83,7 @@ fn of(facts: &RunFacts, digests: &[RoundDigest], variant: usize) -> Iterations {
     }
 }
 
-/// By the kind of filter, where no other variant has the same; else by the variant's own name.
+/// Returns the kind of filter if no other variant has it, else the variant's name.
 fn name(facts: &RunFacts, variant: usize) -> String {
     let kind = |at: usize| facts.plan.variants[at].filter_name().unwrap_or("off");
     let own = kind(variant);
@@ -96,7 +96,7 @@ fn name(facts: &RunFacts, variant: usize) -> String {
     }
 }
 
-/// Each against those before it.
+/// Returns the overhead of each variant over each one before it.
 fn overheads(all: &[Iterations]) -> Value {
     let mut found = Map::new();
     for (at, base) in all.iter().enumerate() {

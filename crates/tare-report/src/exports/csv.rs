@@ -1,6 +1,6 @@
-//! Cells of CSV.
+//! Quotes cells of CSV.
 
-/// RFC 4180; what a spreadsheet would take for a formula is kept from being one.
+/// Quotes as in RFC 4180; a cell that a spreadsheet would take for a formula gets a leading quote.
 pub fn quote(text: &str) -> String {
     let text = match text.chars().next() {
         Some('=' | '+' | '-' | '@') => format!("'{text}"),

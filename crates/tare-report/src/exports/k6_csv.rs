@@ -1,5 +1,5 @@
-//! A summary in the shape of k6's, as a table: a row a metric, times in milliseconds. A variant is
-//! a tag of the metric, as k6 writes sub-metrics, and so are a sweep's values:
+//! Writes a summary as k6 does, as a table: one row per metric, times in milliseconds. The variant
+//! and a sweep's values are tags of the metric, like k6's sub-metrics:
 //! `http_req_duration{variant:runc,connections:10}`.
 
 use tare_model::Distribution;
@@ -11,7 +11,7 @@ use crate::run::document::RunDocument;
 
 pub const HEADER: &str = "metric_name,avg,count,fails,min,med,max,p(95),p(99),passes,rate,value\n";
 
-/// A row; what a metric does not have stays empty.
+/// A row; fields that a metric does not have stay empty.
 #[derive(Default)]
 struct Row {
     avg: Option<f64>,
@@ -65,7 +65,7 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
         all.extend(found.filter(|d| d.count() > 0).map(|found| (name, Row::trend(&found))));
     }
     let failed = counts.failed + (counts.completed - counts.good.min(counts.completed));
-    // k6's rate counts what it looks for, here failures, as passes.
+    // k6 counts what it looks for, here failures, as passes.
     let failures = Row {
         passes: Some(failed as f64),
         fails: Some(counts.good as f64),
@@ -74,10 +74,10 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
     };
     let connections = f64::from(document.facts.plan.load.connections);
     all.extend([
-        // Requests that failed are requests, as k6 counts.
+        // k6 counts failed requests too.
         ("http_reqs", counter(counts.completed + counts.failed)),
         ("http_req_failed", failures),
-        // Bodies of the requests above; what else was received is of the slices' edges too.
+        // Only bodies of these requests; other byte counts include the edges of slices.
         ("data_received", counter(counts.body_bytes)),
         ("vus", Row { value: Some(connections), ..Row::default() }),
     ]);

@@ -1,4 +1,4 @@
-//! OpenMetrics text: what was found, as gauges with the run and the variant as labels, for a push
+//! Writes results as OpenMetrics text: gauges with labels for the run and the variant, for a push
 //! gateway or a file that a collector reads.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use super::Part;
 use crate::load::guards::Severity;
 use crate::run::{Bounds, Comparison, RunReport, Variant};
 
-/// A family stands in one piece, with the samples of all runs: a row here is one.
+/// Metric families; each is written in one piece with the samples of all runs.
 const FAMILIES: [Family; 9] = [
     Family { name: "tare_run", kind: "info", help: "The run.", of: info },
     Family {
@@ -54,14 +54,14 @@ struct Family {
     of: fn(&RunReport) -> Vec<Sample>,
 }
 
-/// Labels, and a value with them.
+/// Labels and a value.
 type Sample = (Vec<(&'static str, String)>, String);
 
 pub fn render(parts: &[Part<'_>]) -> String {
     let mut text = String::new();
     for Family { name, kind, help, of } in FAMILIES {
         text.push_str(&format!("# TYPE {name} {kind}\n# HELP {name} {help}\n"));
-        // The one kind whose samples are called otherwise.
+        // The only kind with a suffix in the names of its samples.
         let suffix = if kind == "info" { "_info" } else { "" };
         for part in parts {
             for (labels, value) in of(&part.document.report) {
@@ -180,7 +180,7 @@ fn guards(report: &RunReport) -> Vec<Sample> {
     counts.into_iter().map(of).collect()
 }
 
-/// A label's value: as the format has it, and without what would end the line.
+/// Escapes a label's value; control characters become spaces.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

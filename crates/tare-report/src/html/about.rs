@@ -1,4 +1,4 @@
-//! What a run rests on: guards and proofs in words, the machine, the plan, and how to repeat it.
+//! The basis of a run: guards and proofs in words, the machine, the plan, and how to repeat it.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::run::words::{basis, ending};
 use crate::run::{RunGuard, RunReport, Variant};
 use crate::units::{bytes, count};
 
-/// Guards, gravest first; a run without any says so.
+/// Lists the guards, gravest first, or states that there are none.
 pub fn guards(guards: &[RunGuard]) -> String {
     if guards.is_empty() {
         return paragraph(
@@ -23,7 +23,7 @@ pub fn guards(guards: &[RunGuard]) -> String {
     list("guards", &items)
 }
 
-/// One of them; `scope` is which values of a sweep it is of.
+/// Formats one guard; `scope` names the values of a sweep that it concerns.
 pub fn item(guard: &RunGuard, scope: &str) -> String {
     let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
     format!(
@@ -45,7 +45,7 @@ pub fn badge(severity: Severity) -> String {
     format!("<span class=\"badge {class}\">{}</span>", severity.word())
 }
 
-/// What shows that each variant is what its name says, and that all did the same work.
+/// Lists what shows that each variant is what its name says, and that all did the same work.
 pub fn proofs(report: &RunReport) -> String {
     let item = |variant: &Variant| {
         let mut told: Vec<String> = Vec::new();
@@ -79,7 +79,7 @@ pub fn proofs(report: &RunReport) -> String {
     details("What shows that each is what its name says", &list("proofs", &items))
 }
 
-/// How the run went, on what, and how it is repeated.
+/// Describes how the run went, on which machine, and how to repeat it.
 pub fn facts(report: &RunReport) -> String {
     let run = &report.run;
     let mut pairs = vec![

@@ -1,4 +1,4 @@
-//! What was measured of each variant, as bars from zero with the interval at their end.
+//! Draws values of each variant as bars from zero, with the interval at the end.
 
 use plotters::prelude::*;
 use tare_model::Metric;

@@ -1,4 +1,4 @@
-//! Overheads with their intervals, a line a variant: zero and the tolerance are drawn.
+//! Draws overheads with their intervals, one line per variant, with zero and the tolerance.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -16,20 +16,20 @@ use crate::run::words::{
     self, SIGNS, Table, is_far, overhead_of, sign, signed, verdict_word, worse,
 };
 
-/// One line of the picture.
+/// One line of the figure.
 pub struct Row {
     pub name: String,
     pub bounds: Bounds,
     pub verdict: Verdict,
 }
 
-/// Overheads or changes in one metric, a row each.
+/// Overheads or changes in one metric, one row each.
 pub struct Forest {
     /// "overhead" or "change".
     pub word: &'static str,
     pub metric: Metric,
     pub rows: Vec<Row>,
-    /// In percent: what counts as the same.
+    /// Differences up to this, in percent, count as the same.
     pub tolerance: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ pub fn figure(forest: &Forest) -> String {
         |size: Size| lines().map(|(row, told)| row_height(row, told, size)).sum::<u32>() + AXIS;
     figure.render(height, |area, canvas| {
         let (width, tall) = area.dim_in_pixel();
-        // Names and numbers stand beside the picture where there is room, else above their bars.
+        // Names and numbers are beside the plot if there is room, else above their bars.
         let (left, right) = match canvas.size.narrow {
             true => (14, width as i32 - 14),
             false => (NAMES as i32, (width - TOLD) as i32),
@@ -108,7 +108,7 @@ pub fn figure(forest: &Forest) -> String {
     })
 }
 
-/// With a cap at each end, or an arrow where it goes on beyond the picture.
+/// Draws an interval with a cap at each end, or an arrow where it goes beyond the plot.
 fn interval(
     area: &Area<'_>,
     ends: [i32; 2],
@@ -129,7 +129,7 @@ fn interval(
 const ARROW: i32 = 7;
 const BAR: u32 = 24;
 const AXIS: u32 = 46;
-/// Columns of a wide picture.
+/// Widths of the text columns of a wide figure.
 const NAMES: u32 = 220;
 const TOLD: u32 = 212;
 
@@ -142,7 +142,7 @@ fn row_height(row: &Row, told: &str, size: Size) -> u32 {
     }
 }
 
-/// What is written of a row, and where, when it begins at `top`.
+/// Returns the lines of text of a row that begins at `top`, with their positions.
 fn labels(row: &Row, told: &str, size: Size, top: i32) -> Vec<(String, (i32, i32), HPos)> {
     let line = |at: usize| top + (LINE / 2) as i32 + 3 + (at as u32 * LINE) as i32;
     if !size.narrow {
@@ -176,7 +176,7 @@ fn colour(verdict: Verdict) -> RGBColor {
     }
 }
 
-/// For who does not see the picture, or points at it.
+/// Describes a row for screen readers and tooltips.
 fn in_words(metric: Metric, row: &Row) -> String {
     let verdict = verdict_word(metric, row.verdict);
     format!("{}: {}, {verdict}", row.name, overhead_of(metric, &row.bounds))

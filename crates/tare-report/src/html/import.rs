@@ -1,5 +1,4 @@
-//! The page of an import: the numbers, what may be said of them, what speaks against them, and the
-//! lines they were read from.
+//! The page of an import: the numbers, the verdicts, the audit's findings, and the source lines.
 
 use tare_import::Sample;
 use tare_import::audit::{Finding, by_kind};
@@ -46,7 +45,7 @@ pub fn render(document: &ImportDocument) -> String {
     page.finish()
 }
 
-/// Only what has an interval: a bare difference in a picture looks like more than it is.
+/// Draws only overheads with intervals: a bare difference would look more certain than it is.
 fn forests(document: &ImportDocument) -> String {
     let of = |metric: Metric| {
         let all = document.comparisons.iter().filter(|c| c.metric == metric);

@@ -10,7 +10,7 @@ use crate::run::words::{Answer, Table};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page as it grows.
+/// A page under construction.
 pub struct Page {
     title: String,
     body: String,
@@ -26,7 +26,7 @@ impl Page {
         self.put("", title, inner);
     }
 
-    /// What [`warnings`] point to.
+    /// Adds the section that [`warnings`] link to.
     pub fn guards(&mut self, title: &str, inner: &str) {
         self.put(" id=\"guards\"", title, inner);
     }
@@ -38,7 +38,7 @@ impl Page {
         }
     }
 
-    /// Without a heading of its own: the answer, and why it may be believed.
+    /// Adds the answer, and why it can be trusted, without a heading.
     pub fn opening(&mut self, answer: &str, trust: &str) {
         let parts = [answer, trust].map(|part| match part.is_empty() {
             true => String::new(),
@@ -49,9 +49,9 @@ impl Page {
 
     pub fn finish(self) -> String {
         let Self { title, body } = self;
-        // Characters that turn the direction of what follows round are for no report.
+        // Characters that change the direction of text are replaced.
         let body = body.replace(is_direction, "\u{fffd}");
-        // The browser runs this script and no other, whatever got past escaping.
+        // The browser runs only this script, even if something got past escaping.
         let hash = BASE64_STANDARD.encode(digest(&SHA256, SCRIPT.as_bytes()));
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -67,7 +67,7 @@ impl Page {
     }
 }
 
-/// Text from outside must not become markup.
+/// Escapes text from outside, so that it cannot become markup.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -101,7 +101,7 @@ pub fn list(class: &str, items: &[String]) -> String {
     format!("<ul class=\"{class}\">\n{items}</ul>\n")
 }
 
-/// The answer: a verdict a line, its sign before it.
+/// Lists the answers, one verdict per line after its sign.
 pub fn answers(all: &[Answer]) -> String {
     let item = |answer: &Answer| {
         let text = with_whole_flags(&escape(&answer.text));
@@ -113,12 +113,12 @@ pub fn answers(all: &[Answer]) -> String {
     folded(&all.iter().map(item).collect::<Vec<_>>())
 }
 
-/// The same of sentences that have no verdict.
+/// Lists sentences that have no verdict.
 pub fn sentences(all: &[String]) -> String {
     folded(&all.iter().map(|text| with_whole_flags(&escape(text))).collect::<Vec<_>>())
 }
 
-/// A sign in its colour.
+/// Colours a sign.
 fn signed(sign: char) -> String {
     let class = match sign {
         '▼' | '✗' => "bad",
@@ -129,13 +129,13 @@ fn signed(sign: char) -> String {
     format!("<span class=\"sign {class}\">{sign}</span>")
 }
 
-/// What was checked, each with its sign at its end.
+/// Lists what was checked, each with its sign at the end.
 pub fn trust(items: &[Check]) -> String {
     let item = |check: &Check| format!("{} {}", escape(&check.text), signed(check.mark.sign()));
     list("trust", &items.iter().map(item).collect::<Vec<_>>())
 }
 
-/// What speaks against it, a line a family, its sign first.
+/// Lists the warnings, one line per family, sign first.
 pub fn warnings(all: &[Warning]) -> String {
     let item = |warning: &Warning| {
         let cure = match &warning.cure {
@@ -148,13 +148,12 @@ pub fn warnings(all: &[Warning]) -> String {
     list("warnings", &all.iter().map(item).collect::<Vec<_>>())
 }
 
-/// What it rests on.
 pub fn evidence(items: &[String]) -> String {
     let items: Vec<String> = items.iter().map(|item| escape(item)).collect();
     list("evidence", &items)
 }
 
-/// The first to be read, further ones for those who ask.
+/// Lists the first items and folds the others.
 fn folded(items: &[String]) -> String {
     const SHOWN: usize = 12;
     let (shown, more) = items.split_at(items.len().min(SHOWN));
@@ -165,7 +164,7 @@ fn folded(items: &[String]) -> String {
     list("verdicts", shown) + &more
 }
 
-/// Flags in a sentence are not broken at their hyphens.
+/// Keeps flags from being broken at their hyphens.
 fn with_whole_flags(markup: &str) -> String {
     let word = |word: &str| match word.trim_start_matches('(').starts_with("--") {
         true => format!("<span class=\"flag\">{word}</span>"),
@@ -174,12 +173,12 @@ fn with_whole_flags(markup: &str) -> String {
     markup.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// What is there for those who ask for it.
+/// Returns a section that is folded at first.
 pub fn details(summary: &str, inner: &str) -> String {
     format!("<details><summary>{}</summary>\n{inner}</details>\n", escape(summary))
 }
 
-/// Names and what they are.
+/// Returns a list of names and their values.
 pub fn definitions(pairs: &[(String, String)]) -> String {
     let rows = pairs
         .iter()
@@ -187,7 +186,7 @@ pub fn definitions(pairs: &[(String, String)]) -> String {
     format!("<dl>\n{}</dl>\n", rows.collect::<String>())
 }
 
-/// A table; where there is little room each row becomes a card, its cells bearing their titles.
+/// Returns a table; on narrow pages each row becomes a card, in which cells show their titles.
 pub fn table(caption: &str, table: &Table) -> String {
     let is_word = |at: usize| at == 0 || table.header[at] == "verdict";
     let class = |at: usize| if is_word(at) { "" } else { " class=\"number\"" };
@@ -198,7 +197,7 @@ pub fn table(caption: &str, table: &Table) -> String {
         .map(|(at, title)| format!("<th scope=\"col\"{}>{}</th>", class(at), escape(title)))
         .collect();
     let row = |cells: &Vec<String>| {
-        // The name of the rows below it.
+        // A row with only a first cell is the heading of the rows below it.
         if cells.len() > 2 && cells[1..].iter().all(String::is_empty) {
             let name = escape(&cells[0]);
             let n = cells.len();
@@ -218,7 +217,7 @@ pub fn table(caption: &str, table: &Table) -> String {
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
     let rows: String = table.rows.iter().map(row).collect();
-    // As many columns as a page holds at its usual size.
+    // Most columns that fit on a page of the usual width.
     const USUAL: usize = 9;
     let class = if table.header.len() > USUAL { "many" } else { "usual" };
     format!(

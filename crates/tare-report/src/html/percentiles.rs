@@ -1,4 +1,4 @@
-//! Latency by percentile: the tail is spread out, a step to the right is a tenth of the requests.
+//! Latency by percentile; each step to the right leaves a tenth of the requests.
 
 use plotters::prelude::*;
 use tare_model::Distribution;
@@ -18,14 +18,14 @@ struct Curve {
     name: String,
     /// Tail coordinate and nanoseconds.
     line: Vec<(f64, f64)>,
-    /// Tail coordinate, and nanoseconds that a tenth and nine tenths of rounds do not exceed.
+    /// Tail coordinate, and the 10th and 90th percentile over rounds, in nanoseconds.
     band: Vec<(f64, f64, f64)>,
 }
 
-/// Points a decade of the tail.
+/// Points per decade of the tail.
 const PER_DECADE: usize = 12;
 const DECADES: usize = 6;
-/// Of rounds, cut off at each end of the band.
+/// Share of rounds cut off at each end of the band.
 const BAND_SHARE: f64 = 0.1;
 
 pub fn figure(document: &RunDocument) -> String {
@@ -104,7 +104,7 @@ fn draw(
         let down = curve.band.iter().rev().map(|(x, low, _)| (*x, *low));
         let outline: Vec<(f64, f64)> = up.chain(down).collect();
         if outline.len() > 3 {
-            // Many bands upon each other must not hide the lines.
+            // Overlapping bands must not hide the lines.
             let opacity = (0.6 / curves.len() as f64).min(0.15);
             chart.draw_series([Polygon::new(outline, colour.mix(opacity))])?;
         }
@@ -136,7 +136,7 @@ fn curve(document: &RunDocument, at: usize, name: String, series: Series) -> Opt
     let band = grid.iter().enumerate().map_while(|(step, x)| {
         let mut values: Vec<f64> =
             rounds.iter().filter_map(|round| round.get(step).map(|(_, ns)| *ns)).collect();
-        // Rounds that hold a tail may be the long ones: only those that all hold are shown.
+        // Only long rounds may hold a tail, so the band shows only what all rounds hold.
         if values.len() < rounds.len() || values.len() < 2 {
             return None;
         }
@@ -147,8 +147,8 @@ fn curve(document: &RunDocument, at: usize, name: String, series: Series) -> Opt
     Some(Curve { name, line, band: band.collect() })
 }
 
-/// The quantiles that the sample holds, in one pass. Tail coordinate: 0 is all, 1 is 90 %, 2 is
-/// 99 % …
+/// Returns the quantiles that the sample holds, in one pass. Tail coordinate: 0 is the minimum, 1
+/// is 90 %, 2 is 99 % …
 fn quantiles(all: &Distribution, grid: &[f64]) -> Vec<(f64, f64)> {
     let mut counts = all.counts().iter();
     let (mut value, mut seen) = (0, 0);
@@ -156,7 +156,7 @@ fn quantiles(all: &Distribution, grid: &[f64]) -> Vec<(f64, f64)> {
     let mut found = Vec::new();
     for x in grid {
         let beyond = 10f64.powf(-x);
-        // As `Distribution::holds`, but for the low end, which is drawn as it is.
+        // Like `Distribution::holds`, except that the low end is always drawn.
         if total * beyond < 10.0 {
             break;
         }
@@ -171,7 +171,7 @@ fn quantiles(all: &Distribution, grid: &[f64]) -> Vec<(f64, f64)> {
     found
 }
 
-/// "99.9 %".
+/// Formats a tail coordinate: "99.9 %".
 fn percentile(x: f64) -> String {
     let percent = 100.0 * (1.0 - 10f64.powf(-x));
     let decimals = x.ceil().max(2.0) as usize - 2;

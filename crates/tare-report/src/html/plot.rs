@@ -1,5 +1,5 @@
-//! Pictures: drawn by plotters as SVG, once for wide pages and once for narrow ones, in colours
-//! that are the page's own (so that they follow its theme), with points that can be pointed at.
+//! Figures, drawn by plotters as SVG, once for wide pages and once for narrow ones, in the page's
+//! own colours (so that they follow its theme), with points that have tooltips.
 
 use std::error::Error;
 
@@ -14,7 +14,7 @@ use super::page::{details, escape};
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub type Drawn = Result<(), Box<dyn Error>>;
 
-/// How wide a picture is drawn; pages scale it a little to fit.
+/// Width of a figure; pages scale it a little to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     pub width: u32,
@@ -29,7 +29,7 @@ pub const FONT: &str = "sans-serif";
 pub const TEXT: f64 = 13.0 * 1.24;
 pub const SMALL: f64 = 11.5 * 1.24;
 
-/// Colours that do not exist: `finished` puts the page's own in their place.
+/// Placeholder colours; `in_page_colours` replaces them with the page's own.
 pub const INK: RGBColor = RGBColor(0, 0, 1);
 pub const FAINT: RGBColor = RGBColor(0, 0, 2);
 pub const GRID: RGBColor = RGBColor(0, 0, 3);
@@ -39,25 +39,25 @@ pub const BETTER: RGBColor = RGBColor(0, 0, 6);
 pub const NEUTRAL: RGBColor = RGBColor(0, 0, 7);
 pub const ACCENT: RGBColor = RGBColor(0, 0, 8);
 const FIRST_SERIES: u8 = 16;
-/// As many as can be told apart; more than these begin again.
+/// Number of distinct colours; further series use them again.
 pub const SERIES: usize = 10;
 
 pub fn series_colour(at: usize) -> RGBColor {
     RGBColor(0, 0, FIRST_SERIES + (at % SERIES) as u8)
 }
 
-/// The same colour in the page's markup.
+/// Returns the colour of a series as a variable of the page's style.
 pub fn series_variable(at: usize) -> String {
     format!("var(--c{})", FIRST_SERIES as usize + at % SERIES)
 }
 
-/// Something that can be pointed at, in the picture's own pixels.
+/// A point with a tooltip, in the figure's own pixels.
 pub struct Hit {
     pub at: (i32, i32),
     pub text: String,
 }
 
-/// One picture while it is drawn.
+/// One figure while it is drawn.
 pub struct Canvas {
     pub size: Size,
     pub hits: Vec<Hit>,
@@ -69,17 +69,17 @@ impl Canvas {
     }
 }
 
-/// What a picture is called, what it shows in words, and the numbers behind it as markup.
+/// A figure's title, its contents in words, and the numbers behind it as markup.
 pub struct Figure<'a> {
     pub title: &'a str,
     pub alt: &'a str,
-    /// How to read it.
+    /// How to read the figure.
     pub note: &'a str,
     pub numbers: String,
 }
 
 impl Figure<'_> {
-    /// `height` of a size; `draw` on an area of that size.
+    /// Renders both sizes; `height` returns the height for a size, `draw` draws on an area of it.
     pub fn render(
         &self,
         height: impl Fn(Size) -> u32,
@@ -127,7 +127,7 @@ impl Figure<'_> {
     }
 }
 
-/// `#00000A` becomes `var(--c10)`.
+/// Replaces placeholders: `#00000A` becomes `var(--c10)`.
 fn in_page_colours(svg: &str) -> String {
     let mut text = String::with_capacity(svg.len());
     let mut rest = svg;
@@ -150,7 +150,7 @@ fn in_page_colours(svg: &str) -> String {
     text + rest
 }
 
-/// A line of text at a pixel.
+/// Draws a line of text at a pixel.
 pub fn text(
     area: &Area<'_>,
     at: (i32, i32),
@@ -166,8 +166,7 @@ pub fn text(
 /// Height of a line of text.
 pub const LINE: u32 = 18;
 
-/// A text at the left edge, over the whole width, in as many lines as it takes; where the next
-/// thing goes.
+/// Draws text at the left edge, in as many lines as it needs; returns the position below it.
 pub fn heading(area: &Area<'_>, y: i32, told: &str) -> Result<i32, Box<dyn Error>> {
     let mut y = y;
     for line in heading_lines(area.dim_in_pixel().0, told) {
@@ -177,7 +176,6 @@ pub fn heading(area: &Area<'_>, y: i32, told: &str) -> Result<i32, Box<dyn Error
     Ok(y)
 }
 
-/// How tall [`heading`] will be.
 pub fn heading_height(size: Size, told: &str) -> u32 {
     heading_lines(size.width, told).len() as u32 * LINE
 }
@@ -188,7 +186,7 @@ fn heading_lines(width: u32, told: &str) -> Vec<String> {
     wrapped(told, fitting(width - 2 * HEADING_LEFT as u32, TEXT))
 }
 
-/// Lines of at most so many characters, broken between words where there are any.
+/// Breaks text into lines of at most `width` characters, between words where possible.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -212,12 +210,12 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// How many characters of a size fit into so many pixels, about.
+/// Returns about how many characters of a size fit into these pixels.
 pub fn fitting(pixels: u32, size: f64) -> usize {
     (f64::from(pixels) / (size / 1.24 * 0.56)) as usize
 }
 
-/// An axis that has just these ticks; spread out by decades where it says so.
+/// An axis with exactly these ticks, linear or logarithmic.
 pub struct Axis {
     pub low: f64,
     pub high: f64,
@@ -230,7 +228,7 @@ impl Axis {
         Self { low, high, ticks, log: false }
     }
 
-    /// Both ends above zero.
+    /// Both ends must be above zero.
     pub fn log(low: f64, high: f64, ticks: Vec<f64>) -> Self {
         Self { low, high, ticks, log: true }
     }
@@ -256,7 +254,7 @@ impl Ranged for Axis {
     }
 }
 
-/// Round numbers whose labels fit beside each other into so many pixels.
+/// Returns round numbers with labels that fit side by side into these pixels.
 pub fn fitting_ticks(low: f64, high: f64, pixels: u32, label: impl Fn(f64) -> String) -> Vec<f64> {
     let fits = |marks: &Vec<f64>| {
         let widest = marks.iter().map(|mark| label(*mark).chars().count()).max().unwrap_or(0);
@@ -265,13 +263,13 @@ pub fn fitting_ticks(low: f64, high: f64, pixels: u32, label: impl Fn(f64) -> St
     (1..8).rev().map(|wanted| ticks(low, high, wanted)).find(fits).unwrap_or_default()
 }
 
-/// Room beside an axis for labels of these ticks.
+/// Returns the room that labels of these ticks need beside an axis.
 pub fn label_room(marks: &[f64], label: impl Fn(f64) -> String) -> u32 {
     let widest = marks.iter().map(|mark| label(*mark).chars().count()).max().unwrap_or(0);
     (widest as f64 * SMALL / 1.24 * 0.62).ceil() as u32 + 16
 }
 
-/// A label under its tick; at an edge it is moved aside as far as it needs.
+/// Draws a label under its tick, moved inwards at an edge.
 pub fn tick_label(area: &Area<'_>, at: (i32, i32), label: &str) -> Drawn {
     let (width, _) = area.dim_in_pixel();
     let half = (label.chars().count() as f64 * SMALL / 1.24 * 0.31).ceil() as i32 + 1;
@@ -279,7 +277,7 @@ pub fn tick_label(area: &Area<'_>, at: (i32, i32), label: &str) -> Drawn {
     text(area, (x, at.1), label, HPos::Center, SMALL, &FAINT)
 }
 
-/// Round numbers from `low` to `high`, about `wanted` of them.
+/// Returns about `wanted` round numbers from `low` to `high`.
 pub fn ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     let span = (high - low).max(f64::MIN_POSITIVE);
     let rough = span / wanted.max(1) as f64;
@@ -291,7 +289,7 @@ pub fn ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     (first..=last.min(first + 100)).map(|n| n as f64 * step).collect()
 }
 
-/// Powers of ten and, where these are few, their doubles and quintuples, from `low` to `high`.
+/// Returns powers of ten from `low` to `high`, with multiples of them if there are few.
 pub fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = (high / low).log10();
     let factors: &[f64] = match decades {

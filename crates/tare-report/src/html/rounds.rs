@@ -1,4 +1,4 @@
-//! Each round's ratio to the baseline: what one launch does to a variant becomes visible.
+//! Draws each round's ratio to the baseline, which shows the effect of each launch.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -24,7 +24,7 @@ struct Strip<'a> {
 struct Dot {
     round: u32,
     overhead_percent: f64,
-    /// In the estimate; 1 where all rounds have the same.
+    /// Weight in the estimate; 1 if all rounds weigh the same.
     weight: f64,
 }
 
@@ -116,13 +116,13 @@ fn draw(
     Ok(())
 }
 
-/// Room for the labels of a strip's axis.
+/// Returns the room for the labels of a strip's axis.
 fn left_room(strip: &Strip<'_>) -> i32 {
     let (low, high) = range(strip);
     label_room(&ticks(low, high, 4), percent) as i32
 }
 
-/// Holds zero, the estimate and every round, with some room.
+/// Returns the range of an axis that holds zero, the estimate and every round.
 fn range(strip: &Strip<'_>) -> (f64, f64) {
     let values = || strip.dots.iter().map(|dot| dot.overhead_percent);
     let point = strip.comparison.overhead_percent.point;
@@ -154,7 +154,7 @@ fn strips(document: &RunDocument, metric: Metric) -> Vec<Strip<'_>> {
     all.filter_map(of).filter(|strip| !strip.dots.is_empty()).collect()
 }
 
-/// A row a round where that is readable; else the quartiles.
+/// Lists the quartiles of the rounds of each variant.
 fn numbers(title: &str, strips: &[Strip<'_>]) -> String {
     let header = ["", "rounds", "least", "25 %", "50 %", "75 %", "most"];
     let row = |strip: &Strip<'_>| {

@@ -1,5 +1,4 @@
-//! The page of one run: the question and the answer first, then the pictures that show it, then
-//! what it rests on.
+//! The page of one run: the question and the answer, then the figures, then what the run rests on.
 
 use tare_model::Metric;
 use tare_model::metric::Basis;
@@ -32,13 +31,13 @@ pub fn render(document: &RunDocument) -> String {
     page.finish()
 }
 
-/// Why the answer may be believed, what speaks against it, and what it rests on.
+/// Returns why the answer can be trusted, the warnings, and the evidence.
 fn believed(report: &RunReport) -> String {
     let warnings = warnings(&[Found::of(&report.guards)], report.variants.len());
     page::trust(&trust(report)) + &page::warnings(&warnings) + &page::evidence(&evidence(report))
 }
 
-/// What was to be resolved; behind it, what was measured beside.
+/// Draws the metrics that were to be resolved, and folds the others.
 pub(super) fn forests(report: &RunReport) -> String {
     let tolerance = report.run.tolerance * 100.0;
     let of = |metric: Metric, tolerance: Option<f64>| {
@@ -64,7 +63,7 @@ fn row(comparison: &Comparison) -> Row {
     Row {
         name: comparison.variant.clone(),
         bounds: comparison.overhead_percent,
-        // Only what was to be resolved has a verdict that holds for the table as a whole.
+        // Only the requested metrics have verdicts that hold jointly.
         verdict: comparison.verdict,
     }
 }
@@ -76,12 +75,12 @@ fn bars_of(report: &RunReport) -> String {
         });
         bars::figure(metric, &bars.collect::<Vec<_>>())
     };
-    // Latencies have a picture of their own.
+    // Latencies have their own figure.
     let is_latency = |metric: Metric| matches!(metric.basis(), Basis::Quantile(..));
     columns(report).into_iter().filter(|metric| !is_latency(*metric)).map(of).collect()
 }
 
-/// Used where a page judges several reports.
+/// Whether a requested verdict is void.
 pub(super) fn is_void(report: &RunReport) -> bool {
     let mut asked = report.comparisons.iter().filter(|c| c.asked);
     asked.any(|comparison| comparison.verdict == Verdict::Void)

@@ -1,5 +1,5 @@
-//! The axis of overheads, in the words of the text: in percent up to a factor of two, in times beyond.
-//! Where there are both the axis is broken between them, so that neither squeezes the other.
+//! The axis of overheads: in percent up to a factor of two, in times beyond. If it needs both, the
+//! axis is broken between them, so that neither squeezes the other.
 
 use tare_model::Metric;
 
@@ -9,14 +9,14 @@ use crate::run::words::{TIMES, factor, is_far, percent_of, worse};
 
 pub struct Scale {
     metric: Metric,
-    /// From left to right; no value is in two of them.
+    /// Parts from left to right; they do not overlap.
     parts: Vec<Part>,
 }
 
 /// A stretch of the axis.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Spread out by decades, else in percent.
+    /// Logarithmic and in times, or linear and in percent.
     is_times: bool,
     /// In times worse.
     low: f64,
@@ -31,18 +31,18 @@ pub struct Tick {
     pub label: String,
 }
 
-/// Of the width, for each part that is in times; and the gap beside it.
+/// Share of the width for each part in times, and the gap beside it in pixels.
 const TIMES_SHARE: f64 = 0.32;
 const GAP: f64 = 14.0;
-/// Room beyond the farthest value, of a part's width.
+/// Room beyond the farthest value, as a share of a part's width.
 const ROOM: f64 = 0.06;
-/// An interval that reaches further than so many times its estimate ends in an arrow.
+/// An interval that reaches further than this many times its estimate ends in an arrow.
 const REACH: f64 = 5.0;
 
-/// Overheads by where the axis has them.
+/// Overheads by part of the axis.
 #[derive(Default)]
 struct Kinds {
-    /// Beyond a factor of two: from where to where, in times worse.
+    /// Beyond a factor of two: the range, in times worse.
     better: Option<(f64, f64)>,
     near: Vec<Bounds>,
     worse: Option<(f64, f64)>,
@@ -62,7 +62,7 @@ impl Kinds {
                 point if point >= TIMES => &mut kinds.worse,
                 _ => &mut kinds.better,
             };
-            // What is lost altogether has no place of its own: it is beyond all others.
+            // A total loss has no position; it is drawn beyond all others.
             if point > 0.0 && point.is_finite() {
                 let (low, high) = (lower.max(point / REACH), upper.min(point * REACH));
                 let (least, most) = side.unwrap_or((low, high));
@@ -72,7 +72,7 @@ impl Kinds {
         kinds
     }
 
-    /// Of the axis that holds all.
+    /// Number of parts of the axis that holds all.
     fn parts(&self) -> usize {
         let far = usize::from(self.better.is_some()) + usize::from(self.worse.is_some());
         if self.near.is_empty() { 1 } else { 1 + far }
@@ -80,13 +80,13 @@ impl Kinds {
 }
 
 impl Scale {
-    /// Whether the axis of these is broken.
+    /// Whether the axis of these overheads is broken.
     pub fn is_broken(metric: Metric, all: &[Bounds]) -> bool {
         Kinds::of(metric, all).parts() > 1
     }
 
-    /// Holds zero, the tolerance, every estimate, and every interval as far as it can be shown beside
-    /// them; from `left` to `right` in pixels.
+    /// Holds zero, the tolerance, every estimate, and as much of every interval as fits beside
+    /// them; `ends` are in pixels.
     pub fn new(metric: Metric, all: &[Bounds], tolerance: Option<f64>, ends: (i32, i32)) -> Self {
         let kinds = Kinds::of(metric, all);
         let (left, right) = (f64::from(ends.0), f64::from(ends.1));
@@ -135,7 +135,7 @@ impl Scale {
         Self { metric, parts }
     }
 
-    /// The place of an overhead in percent; at an edge where it is beyond it.
+    /// Returns the position of an overhead in percent, or the nearest edge.
     pub fn x(&self, percent: f64) -> i32 {
         let times = worse(self.metric, percent);
         let last = self.parts.len() - 1;
@@ -146,7 +146,7 @@ impl Scale {
         (part.from + share * (part.to - part.from)).round() as i32
     }
 
-    /// Whether it lies to the left, or to the right, of all that is shown.
+    /// Whether an overhead is to the left, or to the right, of all that is shown.
     pub fn is_cut(&self, percent: f64) -> [bool; 2] {
         let times = worse(self.metric, percent);
         let is_left = self.parts.first().is_some_and(|part| times < part.low);
@@ -154,7 +154,7 @@ impl Scale {
         [is_left, is_right]
     }
 
-    /// The middles of the gaps.
+    /// Returns the middles of the gaps.
     pub fn breaks(&self) -> Vec<i32> {
         self.parts.windows(2).map(|two| ((two[0].to + two[1].from) / 2.0).round() as i32).collect()
     }
@@ -163,7 +163,7 @@ impl Scale {
         self.parts.iter().any(|part| part.is_times)
     }
 
-    /// Marks whose labels do not run into each other, the roundest first.
+    /// Returns marks with labels that do not overlap; short labels take precedence.
     pub fn ticks(&self) -> Vec<Tick> {
         let all = self.parts.iter().flat_map(|part| part.marks(self.metric));
         let mut all: Vec<(f64, String)> = all.collect();
@@ -172,7 +172,7 @@ impl Scale {
         let mut taken: Vec<[f64; 2]> = Vec::new();
         let fits = |(x, label): (f64, String)| {
             let half = (label.chars().count() + 1) as f64 * CHARACTER / 2.0;
-            // Pictures move labels in from their edges.
+            // `tick_label` moves labels in from the edges.
             let middle = x.max(half).min(right - half);
             let own = [middle - half, middle + half];
             let fits = taken.iter().all(|[from, to]| own[1] <= *from || *to <= own[0]);
@@ -187,9 +187,9 @@ impl Scale {
     }
 }
 
-/// Pixels beside the axis, at least.
+/// Least room beside the axis, in pixels.
 const MARGIN: f64 = 14.0;
-/// The width of one in a label.
+/// Width of a character in a label.
 const CHARACTER: f64 = SMALL / 1.24 * 0.56;
 
 impl Part {
@@ -201,7 +201,7 @@ impl Part {
         (place(times) - place(self.low)) / (place(self.high) - place(self.low))
     }
 
-    /// Places and labels.
+    /// Returns positions and labels.
     fn marks(&self, metric: Metric) -> Vec<(f64, String)> {
         let pixels = self.to - self.from;
         let x = |times: f64| self.from + self.share(metric, times) * pixels;
@@ -236,7 +236,7 @@ fn near_range(near: &[Bounds], tolerance: Option<f64>) -> (f64, f64) {
     (low - room, high + room)
 }
 
-/// Percent that are shown of an interval, at least, however small its estimate is.
+/// Intervals are shown at least up to this many percent, however small the estimates are.
 const NEAR: f64 = 100.0;
 
 pub fn percent(value: f64) -> String {
@@ -245,7 +245,7 @@ pub fn percent(value: f64) -> String {
     format!("{sign}{} %", rounded.abs())
 }
 
-/// `3×`, and below one `1/3×`.
+/// Formats a factor: `3×`, and below one `1/3×`.
 pub fn of_times(times: f64) -> String {
     match times {
         times if times < 0.995 => format!("1/{}×", short(times.recip())),
@@ -253,7 +253,7 @@ pub fn of_times(times: f64) -> String {
     }
 }
 
-/// A factor without zeros that say nothing.
+/// Formats a factor without trailing zeros.
 fn short(value: f64) -> String {
     let text = factor(value);
     match text.contains('.') {
@@ -272,7 +272,7 @@ mod tests {
 
     fn of(metric: Metric, all: &[Bounds]) -> Scale {
         let scale = Scale::new(metric, all, Some(1.0), (0, 400));
-        // Whatever it holds: a mark stands where its value does, and the axis goes one way.
+        // In every case marks lie on the axis, and positions only increase.
         for part in &scale.parts {
             for (x, _) in part.marks(metric) {
                 assert!((0.0..=400.0).contains(&x), "{x} of {:?}", scale.parts);
@@ -349,7 +349,7 @@ mod tests {
     fn far_ones_alone_have_one_axis_in_times() {
         let scale = close(Metric::ServerCpu, &[300.0, 700.0]);
         assert!(scale.has_times() && scale.breaks().is_empty());
-        // It begins where nothing is added.
+        // The axis begins at an overhead of zero.
         assert!((0..40).contains(&scale.x(0.0)), "{}", scale.x(0.0));
         let at = [0.0, 100.0, 300.0, 700.0].map(|percent| scale.x(percent));
         let steps = [at[1] - at[0], (at[2] - at[1]), (at[3] - at[2])];
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn throughput_that_is_lost_or_gained_is_told_in_times_too() {
-        // Of one nine tenths are lost; another gives three times as much.
+        // One variant loses nine tenths; another gives three times as much.
         let scale = close(Metric::Throughput, &[2.0, 90.0, -200.0]);
         assert_eq!(scale.breaks().len(), 2);
         let labels = labels(&scale);
@@ -373,7 +373,7 @@ mod tests {
         let scale = of(Metric::ServerCpu, &all);
         assert_eq!(scale.is_cut(1e9), [false, true]);
         assert!((100..300).contains(&scale.x(700.0)), "{}", scale.x(700.0));
-        // Repetitions that were all alike have no width.
+        // Repetitions that were all alike give an interval without width.
         let scale = of(Metric::ServerCpu, &[around(3.0, 0.0), around(900.0, 0.0)]);
         assert_eq!(scale.breaks().len(), 1);
         // All was lost.

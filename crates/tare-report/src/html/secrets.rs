@@ -1,4 +1,4 @@
-//! A page is passed on: what is named like a secret is left out of it.
+//! Masks secrets by their names, because a page is passed on.
 
 use serde_json::Value;
 
@@ -7,8 +7,7 @@ const NAMES: [&str; 7] =
     ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password"];
 const MASK: &str = "…";
 
-/// A command line as the shell reads it: each word by itself, so that nothing behind a secret is
-/// lost.
+/// Masks a command line as a shell reads it, word by word, so that what follows a secret is kept.
 pub fn of_command(command: &str) -> String {
     let mut told = String::new();
     let mut word = String::new();
@@ -28,7 +27,7 @@ pub fn of_command(command: &str) -> String {
     told + &of_word(&word)
 }
 
-/// A quotation stays one.
+/// Masks a word and keeps its quotes.
 fn of_word(word: &str) -> String {
     let inner = word.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     match inner {
@@ -37,7 +36,7 @@ fn of_word(word: &str) -> String {
     }
 }
 
-/// Values under such keys, and within texts.
+/// Masks values of secret keys, and secrets within texts.
 pub fn of_json(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(of_text(text)),
@@ -58,7 +57,7 @@ fn is_secret(name: &str) -> bool {
     NAMES.iter().any(|part| lower.contains(part))
 }
 
-/// "Authorization: Bearer x", "/?token=x&y", "http://user:word@host/".
+/// Masks secrets in "Authorization: Bearer x", "/?token=x&y", "http://user:word@host/".
 fn of_text(text: &str) -> String {
     let text = without_user(text);
     let mut told = String::new();

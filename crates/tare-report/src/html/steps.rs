@@ -29,7 +29,7 @@ pub fn render(report: &StepsReport) -> String {
     page.finish()
 }
 
-/// A number stays with its unit.
+/// Keeps a number and its unit on one line.
 fn unbroken(mut table: Table) -> Table {
     for cell in table.rows.iter_mut().flatten() {
         if cell.starts_with(|c: char| c.is_ascii_digit()) && cell.matches(' ').count() == 1 {
@@ -39,7 +39,7 @@ fn unbroken(mut table: Table) -> Table {
     table
 }
 
-/// Of what was measured here.
+/// Returns the end of the steps that were measured here, in seconds.
 fn end_s(variant: &StepsVariant) -> f64 {
     let measured = variant.steps.iter().filter(|step| !is_recorded(variant, step));
     measured.map(|step| step.started_s + step.took_s).fold(0.0, f64::max)
@@ -49,7 +49,7 @@ fn is_recorded(variant: &StepsVariant, step: &StepsStep) -> bool {
     step.manual && variant.recorded_s > 0.0
 }
 
-/// On one scale for all procedures.
+/// Draws a procedure's steps; all procedures share one time scale.
 fn chart(variant: &StepsVariant, longest: f64) -> String {
     let share = |s: f64| 100.0 * s / longest.max(1e-9);
     let bar = |step: &StepsStep| {

@@ -1,4 +1,4 @@
-//! The page of a sweep: the published tables, a curve a variant, and each value in short.
+//! The page of a sweep: the tables, one curve per variant, and each value in short.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub fn render(sweep: &Sweep) -> String {
     page.finish()
 }
 
-/// How much was measured, and what of it is missing.
+/// Describes how much was measured, and what is missing.
 fn told(sweep: &Sweep) -> String {
     let void = sweep.cells.iter().filter(|cell| run::is_void(&cell.report)).count();
     let elapsed: u64 = sweep.cells.iter().map(|cell| cell.report.run.elapsed_ms).sum();
@@ -54,7 +54,7 @@ fn told(sweep: &Sweep) -> String {
     told
 }
 
-/// One value: its sentences, its forest, its table.
+/// Summarises one value: its answers, overheads and table.
 fn short(cell: &SweepCell) -> String {
     let report = &cell.report;
     let inner = page::answers(&answers(report))
@@ -64,9 +64,9 @@ fn short(cell: &SweepCell) -> String {
     details(&cell.label(), &inner)
 }
 
-/// The cells that differ in one value only make a picture, along it.
+/// Cells that differ in one value only; a figure shows them along that value.
 struct Along<'a> {
-    /// "test tcp_rr", or nothing.
+    /// The other values, such as "test tcp_rr"; may be empty.
     rest: String,
     key: String,
     cells: Vec<(f64, &'a SweepCell)>,
@@ -77,7 +77,7 @@ fn curves(sweep: &Sweep) -> String {
     along(sweep).iter().map(|along| picture(along, &variants(sweep))).collect()
 }
 
-/// Along the numeric value that takes most steps.
+/// Groups cells along the numeric key with the most values.
 fn along(sweep: &Sweep) -> Vec<Along<'_>> {
     let numbers = |key: &String| {
         let values = sweep.cells.iter().filter_map(|cell| number(cell.values.get(key)?));
@@ -112,7 +112,7 @@ fn along(sweep: &Sweep) -> Vec<Along<'_>> {
     all
 }
 
-/// `4096`, `64K`, `1.5M`.
+/// Parses `4096`, `64K`, `1.5M`.
 fn number(text: &str) -> Option<f64> {
     let (digits, factor) = match text.chars().last()? {
         'k' | 'K' => (&text[..text.len() - 1], 1024.0),
@@ -214,10 +214,10 @@ fn draw(
     Ok(())
 }
 
-/// The ratio of the ends of an axis from which on it is spread out by decades.
+/// An axis is logarithmic if the ratio of its ends exceeds this.
 const SPREAD: f64 = 20.0;
 
-/// 262144 is 256Ki, 50000 is 50k.
+/// Shortens a number: 262144 is 256Ki, 50000 is 50k.
 fn short_number(value: f64) -> String {
     let value = value.round();
     for (unit, word) in [(1_048_576.0, "Mi"), (1024.0, "Ki"), (1e6, "M"), (1e3, "k")] {

@@ -1,5 +1,4 @@
-//! The run as it went: every slice in order, a strip a variant, with what was stolen and what
-//! failed.
+//! Draws the run slice by slice, one strip per variant, with steal and failed requests.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -14,7 +13,7 @@ use crate::run::words::{Table, noun};
 use crate::timeline::{Mark, metric_of};
 use crate::units::{count, percent};
 
-/// What is drawn in one column of pixels.
+/// Slices that share a column of pixels.
 #[derive(Clone, Copy, Default)]
 struct Column {
     low: f32,
@@ -86,7 +85,7 @@ pub fn figure(document: &RunDocument) -> String {
 const STRIP: u32 = 44;
 const GAP: u32 = 12;
 const STEAL: u32 = 30;
-/// The share of CPU time at which a bar of steal is full.
+/// Share of CPU time at which a bar of steal is full.
 const STEAL_FULL: f64 = 0.1;
 
 fn draw(
@@ -121,7 +120,7 @@ fn draw(
     Ok(())
 }
 
-/// Where nearly all slices lie, in medians; the same for all strips, so that they compare.
+/// Returns the range of nearly all slices, in medians; all strips share it, so that they compare.
 fn range(strips: &[Strip<'_>]) -> (f32, f32) {
     let ratios = strips.iter().filter(|strip| strip.median > 0.0).flat_map(|strip| {
         strip.marks.iter().filter_map(move |mark| Some(mark.value? / strip.median))
@@ -134,7 +133,7 @@ fn range(strips: &[Strip<'_>]) -> (f32, f32) {
     ((low * 10.0).floor() / 10.0, ((high * 10.0).ceil() / 10.0).min(10.0))
 }
 
-/// Neighbouring slices share a column where there are more of them than pixels.
+/// Neighbouring slices share a column if there are more slices than columns.
 fn columns(strip: &Strip<'_>, most: usize) -> Vec<Column> {
     let n = strip.marks.len();
     let mut columns = vec![Column::default(); n.min(most.max(1))];

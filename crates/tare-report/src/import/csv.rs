@@ -1,4 +1,4 @@
-//! An import for spreadsheets: a row an output and metric.
+//! An import as CSV: one row per output and metric.
 
 use super::ImportDocument;
 use crate::exports::csv::quote;

@@ -1,4 +1,4 @@
-//! An import for a terminal, and for pull requests.
+//! An import as text and as Markdown.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::run::text::columns;
 
 pub fn text(document: &ImportDocument) -> String {
     let mut lines = vec![document.import.name.clone(), String::new()];
-    // Wide rather than short of columns: what was published is to be seen whole.
+    // The table may be wide: published results are shown with all columns.
     let table = table(document);
     lines.extend(columns(&table));
     lines.extend(footnote(&table).map(|note| format!("  {note}")));
@@ -26,7 +26,7 @@ pub fn text(document: &ImportDocument) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Each kind of finding, and under it what it means.
+/// Lists each kind of finding, with what it means below.
 fn findings_lines(document: &ImportDocument) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in by_kind(&document.findings) {
@@ -37,7 +37,7 @@ fn findings_lines(document: &ImportDocument) -> Vec<String> {
     lines
 }
 
-/// One line for all findings of a kind: the first, and where the others are.
+/// Describes all findings of a kind in one line: the first, and where the others are.
 pub fn about_all(document: &ImportDocument, kind: &[&Finding]) -> String {
     const SHOWN: usize = 20;
     let first = about(document, kind[0]);
@@ -46,7 +46,7 @@ pub fn about_all(document: &ImportDocument, kind: &[&Finding]) -> String {
         return first;
     }
     let lines: BTreeSet<u32> = kind.iter().filter_map(|finding| finding.line()).collect();
-    // Of a file that is one value, lines tell nothing.
+    // If findings share a line, name their variants instead.
     let (word, mut told): (&str, Vec<String>) = match lines.len() == kind.len() {
         true => {
             let word = if others.len() == 1 { "line" } else { "lines" };

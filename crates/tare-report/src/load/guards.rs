@@ -1,4 +1,4 @@
-//! What a run of load says against itself: what every load may, and what only a single one says.
+//! Guards of a single load: those of every load, and those that only `tare load` has.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ pub use tare_stats::Severity;
 use crate::load::LoadReport;
 use crate::units::{count, percent};
 
-/// The guards that a run of load trips, gravest first.
+/// Returns the guards that a load trips, gravest first.
 pub fn of_load(report: &LoadReport) -> Vec<Doubt> {
     let mut guards = of_traffic(&traffic(report));
     guards.extend([unsent(report), connections_busy(report)].into_iter().flatten());
@@ -40,13 +40,13 @@ fn traffic(report: &LoadReport) -> Traffic {
         cut: requests.unfinished_cut,
         errors: errors.collect(),
         status: status.collect(),
-        // Of random arrivals those count that came.
+        // With random arrivals, only those that came were due.
         due: asked
             .due_requests
             .filter(|_| !report.interrupted)
             .map(|due| if asked.poisson { requests.started as f64 } else { due }),
         chance: 0.0,
-        // What is in flight at the end is not missed: it was sent in time.
+        // Requests in flight at the end were sent in time, so they are not missed.
         ended: requests.completed + requests.failed + requests.unfinished_drained,
         at_once: report.throughput_per_s * mean_ns / 1e9,
         // Requests carried in from the warm-up bring latency that they spent before the window.
@@ -66,7 +66,7 @@ fn traffic(report: &LoadReport) -> Traffic {
 
 fn connections_busy(report: &LoadReport) -> Option<Doubt> {
     let waited = report.requests.waited;
-    // One waiter in a thousand is what any hiccup makes.
+    // Any hiccup makes one request in a thousand wait.
     if waited * 1000 <= report.requests.started {
         return None;
     }

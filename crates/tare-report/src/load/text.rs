@@ -1,4 +1,4 @@
-//! A run of load, for a person at a terminal.
+//! A load as text.
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     row(out, "throughput", &format!("{}/s", rate(report.throughput_per_s)))?;
     let good = report.requests.good;
     let mut text = format!("{} good in {seconds:.2} s{interrupted}", count(good));
-    // Where nothing worked, the reason is the answer.
+    // If nothing worked, show the reason.
     let most = report.errors.values().max_by_key(|error| error.count);
     if let (0, Some(error)) = (good, most) {
         let _ = write!(text, "; {} failed: {}", count(error.count), error.first);
@@ -65,7 +65,7 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     write_guards(out, report)
 }
 
-/// Who made the load, and how evenly.
+/// Describes which clients made the load, and how evenly.
 fn made_by(clients: &ClientsFound) -> String {
     let seen: Vec<&str> = clients.each.iter().filter_map(|c| c.seen.as_deref()).collect();
     if let [seen] = seen[..] {
@@ -88,7 +88,7 @@ fn made_by(clients: &ClientsFound) -> String {
     text
 }
 
-/// `10.0s at 1,000/s: 999/s good`.
+/// Describes a stage: `10.0s at 1,000/s: 999/s good`.
 fn in_words(stage: &Stage) -> String {
     let asked = match stage.from_per_s == stage.to_per_s {
         true => format!("at {}/s", rate(stage.from_per_s)),
@@ -195,7 +195,7 @@ fn write_bars(out: &mut String, bars: &[Bar]) -> std::fmt::Result {
     Ok(())
 }
 
-/// A bar this many characters wide, to an eighth of one. What is not zero is visible.
+/// Returns a bar this many characters wide, to an eighth; values above zero are visible.
 fn block(width: f64) -> String {
     let eighths = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let (whole, part) = (width.floor() as usize, ((width.fract()) * 8.0) as usize);

@@ -1,4 +1,4 @@
-//! What stands between two runs and a comparison of them.
+//! Guards of the comparison of two runs.
 
 use serde_json::{Map, Value};
 use tare_guards::{Code, in_order};
@@ -8,7 +8,7 @@ use crate::date;
 use crate::run::document::RunDocument;
 use crate::run::{RunGuard, RunReport};
 
-/// Replies whose mean sizes differ by more were not the same.
+/// If mean sizes of replies differ by more, the replies were not the same.
 const REPLY_VOID: f64 = 1.005;
 
 pub fn of_pair(before: &RunDocument, after: &RunDocument, baseline: Option<&str>) -> Vec<RunGuard> {
@@ -34,7 +34,7 @@ fn guard(code: Code, severity: Severity, variant: Option<&str>, text: String) ->
     RunGuard { code, severity, variant: variant.map(str::to_owned), text, line }
 }
 
-/// What forbids a verdict within a run forbids one between two.
+/// Returns the guards that forbid a verdict in one run; they also forbid one on the change.
 fn carried(report: &RunReport) -> impl Iterator<Item = RunGuard> {
     let void = report.guards.iter().filter(|guard| guard.severity == Severity::Void);
     void.map(|own| RunGuard {
@@ -64,7 +64,7 @@ fn drift(a: &RunReport, b: &RunReport, baseline: Option<&str>) -> RunGuard {
     guard(Code::Drift, Severity::Warn, None, text)
 }
 
-/// Keys of the load that say how it is made, not what is asked.
+/// Keys of load that describe how it is made, not what is requested.
 const OF_THE_MACHINE: [&str; 3] = ["cpus", "reactor", "threads"];
 
 fn other_load(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
@@ -111,7 +111,7 @@ fn unequal_reply(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
     Some(guard(Code::UnequalReply, Severity::Void, Some(name), text))
 }
 
-/// "connections 20 and 40", a leaf at a time.
+/// Lists leaves that differ: "connections 20 and 40".
 fn differences(a: &Value, b: &Value, but: &[&str]) -> Vec<String> {
     let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else {
         return if a == b { Vec::new() } else { vec![between(a, b)] };
@@ -128,7 +128,7 @@ fn differences(a: &Value, b: &Value, but: &[&str]) -> Vec<String> {
     found
 }
 
-/// Both, from shortly before where they part.
+/// Shows both values, from shortly before the first difference.
 fn between(a: &Value, b: &Value) -> String {
     const BEFORE: usize = 12;
     const LONG: usize = 50;

@@ -30,7 +30,7 @@ pub fn heading(document: &PairDocument) -> String {
     }
 }
 
-/// What was asked, a row a variant and metric.
+/// Returns the requested changes, one row per variant and metric.
 pub fn table(document: &PairDocument) -> Table {
     let side = |id: i64| format!("run {id}");
     let (a, b) = (&document.before, &document.after);
@@ -53,7 +53,7 @@ fn name(change: &Change) -> String {
     format!("{}, {}", who(change), change.metric.row().title)
 }
 
-/// What is compared: a variant, or its ratio to the baseline.
+/// Names what is compared: a variant, or its ratio to the baseline.
 pub fn who(change: &Change) -> String {
     match &change.relative_to {
         Some(baseline) => format!("{} / {baseline}", change.variant),
@@ -68,7 +68,7 @@ fn shown(change: &Change, side: &Side) -> String {
     }
 }
 
-/// The ratio to the baseline that an overhead is of: `64.0 %`, and `11.1×` beyond twofold.
+/// Formats an overhead as a ratio to the baseline: `64.0 %`, and `11.1×` beyond twofold.
 fn share(metric: Metric, percent: f64) -> String {
     let more = worse(metric, percent);
     let ratio = if metric.more_is_better() { more.recip() } else { more };
@@ -78,10 +78,10 @@ fn share(metric: Metric, percent: f64) -> String {
     }
 }
 
-/// What may be said of each variant, a sentence each.
+/// Returns the changes as sentences, one per variant and metric.
 pub fn answers(document: &PairDocument) -> Vec<Answer> {
     let mut asked: Vec<&Change> = document.changes.iter().filter(|change| change.asked).collect();
-    // Drift between the runs is in a baseline's own change: where there is none, it says nothing.
+    // A baseline's own change includes drift between the runs, and is shown only if there is one.
     let is_relative = |change: &&Change| change.relative_to.is_some();
     if asked.iter().any(is_relative) {
         asked.retain(|change| is_relative(change) || change.verdict != Verdict::Same);
@@ -124,12 +124,12 @@ fn has_ratios(document: &PairDocument) -> bool {
     document.changes.iter().any(|change| change.relative_to.is_some())
 }
 
-/// What a variant gives for all that its baseline gives, then and now.
+/// Describes how a variant's ratio to its baseline has changed.
 fn ratios(change: &Change, earlier: i64, tolerance: f64) -> String {
     let word = verdict_word(change.metric, change.verdict);
     let how = match change.verdict {
         Verdict::Same => format!("is the same as in run {earlier} {}", within(tolerance)),
-        // "costs more".
+        // "costs more" takes no "is".
         verdict if verdict.word() != word => format!("{word} than in run {earlier}"),
         _ => format!("is {word} than in run {earlier}"),
     };
@@ -173,7 +173,7 @@ pub fn text(document: &PairDocument) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The same with every figure of the guards.
+/// Like [`text`], with every figure of the guards.
 pub fn why(document: &PairDocument) -> String {
     let mut lines = opening(document);
     lines.extend(columns(&table(document)));
@@ -197,7 +197,7 @@ pub fn variants(document: &PairDocument) -> usize {
     names.len()
 }
 
-/// What the change rests on.
+/// Returns what the change is based on.
 pub fn evidence(document: &PairDocument) -> Vec<String> {
     let (a, b) = (&document.before, &document.after);
     let rounds = match a.rounds == b.rounds {
@@ -222,7 +222,7 @@ pub fn markdown(document: &PairDocument) -> String {
     text + "\n" + HOW + "\n"
 }
 
-/// How a change is to be read.
+/// How to read a change.
 pub const HOW: &str = "a change is the later run over the earlier, in values or in ratios to the \
 baseline (it is no difference of two overheads); + is worse";
 

@@ -1,4 +1,4 @@
-//! From digested rounds to the report: the same rounds give the same report, to the byte.
+//! Builds the report from digested rounds: equal rounds give a byte-identical report.
 
 use tare_guards::clients::ClientsFound;
 use tare_guards::run::of_run;
@@ -14,20 +14,20 @@ use tare_stats::{Estimate, Question, RoundDigest, Verdict};
 use crate::run::exposure::{check_of, exposure};
 use crate::run::{Comparison, Part, Run, RunReport, SCHEMA, ShownPlan, Variant};
 
-/// What the rounds do not tell: the run's head, and its plan.
+/// Facts that the rounds do not hold: the run's head, and its plan.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
     pub id: i64,
     pub tare_version: String,
     pub started_unix_ms: u64,
-    /// What was typed to make this run, with its seed; empty where that is not known.
+    /// Command that made this run, with its seed; empty if unknown.
     pub command: String,
     pub stopped_by: String,
     pub machine: serde_json::Value,
     pub plan: PlanParts,
-    /// What its first rounds found.
+    /// Settings that the first rounds determined.
     pub found: Option<Found>,
-    /// Rounds that were lost, and why the first of them was.
+    /// Number of lost rounds, and the reason for the first.
     pub lost: (u32, Option<String>),
 }
 
@@ -83,8 +83,8 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
     }
 }
 
-/// What a round takes: the median, and of the first one without the load that was there to look at
-/// its launches.
+/// Returns the median length of a round; the first round counts without the longer load that served
+/// to survey its launches.
 fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
     let seconds = digests.iter().enumerate().map(|(at, digest)| {
         let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
@@ -97,7 +97,7 @@ fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
     median(&seconds.collect::<Vec<_>>())
 }
 
-/// What slices would still take to a verdict on it.
+/// Returns the seconds that slices still need for a verdict.
 fn seconds_needed(evidence: &Evidence<'_>, comparison: &tare_stats::Comparison) -> Option<f64> {
     let rounds = evidence.digests.len() as u32;
     let needed = Goal::of(evidence.plan).rounds_for(comparison);
@@ -142,7 +142,7 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
     }
 }
 
-/// Clients in different places may have different interfaces to the kernel.
+/// Clients in different places may use different reactors.
 fn load_by(evidence: &Evidence<'_>) -> Option<String> {
     let launches = evidence.totals.iter().flat_map(|totals| &totals.launches);
     let mut by: Vec<&str> = launches.filter_map(|launch| launch.load.by.as_deref()).collect();
@@ -181,9 +181,9 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
     }
 }
 
-/// A variant's value on the footing of its overhead: the baseline's times the ratio of the two, for
-/// which cycles are trimmed and rounds weighed. Means of the same rounds, each by itself, may differ
-/// the other way.
+/// Returns a variant's value that is consistent with its overhead: the baseline's value times the
+/// ratio, which trims cycles and weights rounds. Separate means of the same rounds may differ in
+/// the other direction.
 fn beside_baseline(
     evidence: &Evidence<'_>,
     variant: usize,

@@ -1,4 +1,4 @@
-//! Runs, for spreadsheets: a row a variant and metric; a sweep's values are columns before them.
+//! Runs as CSV: one row per variant and metric; a sweep's values are columns before them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub fn render(report: &RunReport) -> String {
     header([]) + &rows(report, &BTreeMap::new())
 }
 
-/// With the names of a sweep's values.
+/// Returns the header, with the names of a sweep's values.
 pub fn header<'a>(keys: impl IntoIterator<Item = &'a String>) -> String {
     let keys: String = keys.into_iter().map(|key| quote(key) + ",").collect();
     format!("run,{keys}{HEADER}")

@@ -1,4 +1,4 @@
-//! A run with all that its reports are made from, and the forms it has.
+//! A run with everything that its reports are made from, and its formats.
 
 use tare_model::Distribution;
 use tare_model::samples::{Counts, Series};
@@ -53,7 +53,7 @@ impl Document for RunDocument {
 }
 
 impl RunDocument {
-    /// Of one variant, over all rounds.
+    /// Returns a variant's counts over all rounds.
     pub(crate) fn counts(&self, variant: usize) -> Counts {
         let mut counts = Counts::default();
         for digest in &self.digests {
@@ -62,7 +62,7 @@ impl RunDocument {
         counts
     }
 
-    /// Of one variant, over all rounds.
+    /// Returns a variant's latencies over all rounds.
     pub(crate) fn latency(&self, variant: usize, series: Series) -> Option<Distribution> {
         let mut all: Option<Distribution> = None;
         for digest in &self.digests {

@@ -1,5 +1,5 @@
-//! What a report rests on: what launches were exposed to, where load and servers ran, and what
-//! sustained load says.
+//! The basis of a report: the load on launches, the CPUs of load and servers, and the check under
+//! sustained load.
 
 use tare_guards::Evidence;
 use tare_model::sustained::Sustained;
@@ -10,7 +10,7 @@ use crate::run::words::{overhead_of, time};
 use crate::run::{Bounds, Comparison, Exposure, RunReport, SustainedCheck};
 use crate::units::{count, counted, percent};
 
-/// For the report, where there was any.
+/// Returns the check under sustained load, if there was any.
 pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedCheck> {
     let check = comparison.sustained?;
     Some(SustainedCheck {
@@ -26,7 +26,7 @@ pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedC
     })
 }
 
-/// What each launch of a variant was exposed to: medians over launches.
+/// Returns the load on the launches of a variant: medians over launches.
 pub(crate) fn exposure(evidence: &Evidence<'_>, variant: usize) -> Exposure {
     let median = |values: &mut dyn Iterator<Item = u64>| {
         let mut values: Vec<u64> = values.collect();
@@ -53,7 +53,7 @@ pub(crate) fn seconds(ns: u64) -> String {
     }
 }
 
-/// On what all rests, in one sentence.
+/// Describes the load on launches in one sentence.
 pub fn exposed(report: &RunReport) -> String {
     let all = || report.variants.iter().map(|variant| &variant.exposure);
     let least = |of: fn(&Exposure) -> u64| all().map(of).min().unwrap_or(0);
@@ -92,14 +92,14 @@ pub fn exposed(report: &RunReport) -> String {
     };
     let launches = report.variants.iter().map(|variant| variant.launches).min().unwrap_or(0);
     if launches > 0 {
-        // What is that common stays away from all of them in one run of twenty.
+        // An effect this common is missing from all launches in one run of twenty.
         let rare = 1.0 - 0.05f64.powf(1.0 / f64::from(launches));
         text += &format!("; launch effects rarer than {} may have been missed", percent(rare));
     }
     text
 }
 
-/// CPUs of the load and of each server, where they are known, and what makes the load.
+/// Describes the CPUs of servers and load, if known, and how the load is made.
 pub fn placed(report: &RunReport) -> Option<String> {
     let by = report.run.load_by.as_deref();
     let Some([load, servers]) = cpus(report) else {
@@ -109,7 +109,7 @@ pub fn placed(report: &RunReport) -> Option<String> {
     Some(format!("servers on {servers}, load on {load}{by}"))
 }
 
-/// The same in pieces, without asides such as why something could not be had.
+/// Like [`placed`], in pieces and without remarks in parentheses.
 pub(crate) fn placed_in_short(report: &RunReport) -> Vec<String> {
     let by = report.run.load_by.as_deref().map(without_asides);
     let Some([load, servers]) = cpus(report) else {
@@ -128,7 +128,7 @@ fn cpus(report: &RunReport) -> Option<[String; 2]> {
     is_known.then(|| [in_words(load), in_words(servers)])
 }
 
-/// What made the load is told by the engine with its reasons in parentheses.
+/// Removes parentheses, in which the engine gives reasons for how it makes the load.
 fn without_asides(text: &str) -> String {
     let mut depth = 0;
     let mut kept = String::new();
@@ -143,7 +143,7 @@ fn without_asides(text: &str) -> String {
     kept.replace(" ,", ",").replace(" ;", ";").trim_end().to_owned()
 }
 
-/// `0-3,8`
+/// Formats a list of CPUs: `0-3,8`.
 fn ranges(list: &[usize]) -> String {
     let mut sorted = list.to_vec();
     sorted.sort_unstable();
@@ -155,21 +155,21 @@ fn ranges(list: &[usize]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Tolerances that an interval which confirms anything may be wide.
+/// Widest interval that confirms anything, in tolerances.
 const WIDE: f64 = 8.0;
 
-/// What sustained load makes of a comparison.
+/// Result of comparing sustained load with slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmation {
     Confirmed,
-    /// It agrees on the direction, and not on the size.
+    /// Both agree on the direction, but not on the size.
     SameSide,
-    /// It agrees, or may, and is too imprecise to confirm anything.
+    /// Sustained load does not disagree, but is too imprecise to confirm anything.
     Imprecise,
     Contradicted,
 }
 
-/// `None` where there was no sustained load that says anything of it.
+/// Returns `None` if no sustained load checked this comparison.
 pub(crate) fn confirmation(comparison: &Comparison, tolerance: f64) -> Option<Confirmation> {
     let check = comparison.sustained.as_ref()?;
     let Bounds { lower, upper, .. } = check.overhead_percent;
@@ -184,7 +184,7 @@ pub(crate) fn confirmation(comparison: &Comparison, tolerance: f64) -> Option<Co
     })
 }
 
-/// The same with its figures.
+/// Describes the check under sustained load, with figures.
 pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<String> {
     let check = comparison.sustained.as_ref()?;
     let shown = overhead_of(comparison.metric, &check.overhead_percent);

@@ -1,4 +1,4 @@
-//! A run, for pull requests.
+//! A run as Markdown, for pull requests.
 
 use crate::run::RunReport;
 use crate::run::trust::{Found, Warning, evidence, trust, warnings};
@@ -36,23 +36,22 @@ pub fn render(report: &RunReport) -> String {
     text
 }
 
-/// Cells of a table, so that they stay that.
 pub fn escaped(cells: &[String]) -> Vec<String> {
     cells.iter().map(|cell| escape(cell)).collect()
 }
 
-/// Text from outside must not become markup.
+/// Escapes text from outside, so that it cannot become markup.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::new();
     let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric());
     let chars: Vec<char> = text.chars().collect();
     for (at, c) in chars.iter().copied().enumerate() {
         match c {
-            // Within a word it is no emphasis: io_uring.
+            // Within a word, an underscore is no emphasis: io_uring.
             '_' if at > 0 && is_word(chars.get(at - 1)) && is_word(chars.get(at + 1)) => {
                 escaped.push(c);
             }
-            // A quotation only at the beginning.
+            // It starts a quotation only at the beginning.
             '>' if at > 0 => escaped.push(c),
             '|' | '*' | '_' | '`' | '[' | ']' | '#' | '\\' => escaped.extend(['\\', c]),
             '<' => escaped.push_str("&lt;"),

@@ -1,5 +1,5 @@
-//! What a run's intervals are made of, for who wants to make them himself: a row a round, variant
-//! and metric.
+//! The values behind a run's intervals, for recomputing them: one row per round, variant and
+//! metric.
 
 use tare_model::Metric;
 use tare_stats::analyse;

@@ -1,4 +1,4 @@
-//! A run's plan as its report shows it: with what its first rounds found.
+//! A run's plan as its report shows it: with the settings that its first rounds determined.
 
 use serde::de::Error as _;
 use serde::ser::Error as _;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use tare_model::found::Found;
 use tare_model::plan::PlanParts;
 
-/// In JSON, what was found stands among the settings of slices, as `slices.found`.
+/// In JSON, `found` is a key of `slices`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownPlan {
     pub parts: PlanParts,

@@ -1,5 +1,5 @@
-//! A run, for a person at a terminal: the answer, the table, why it may be believed, what speaks
-//! against it, what it rests on, and what to type next. All figures of guards are in [`super::why`].
+//! A run as text: the answer, the table, why it can be trusted, warnings, evidence, and commands to
+//! type next. All figures of guards are in [`super::why`].
 
 use tare_model::Metric;
 use unicode_width::UnicodeWidthStr;
@@ -24,15 +24,14 @@ pub fn render(report: &RunReport) -> String {
     lines.extend(warnings.iter().flat_map(|warning| prose("", &warning.to_string())));
     lines.extend(items("evidence", &evidence(report)));
     let id = report.run.id;
-    // All columns are among them.
+    // Both show all columns.
     let next = ["--html report.html", "--why # all figures"]
         .map(|form| format!("tare report {id} {form}"));
     lines.extend(items("next", &next));
     lines.join("\n") + "\n"
 }
 
-/// Where several metrics were asked for, verdicts stand as signs before overheads: the sentences above
-/// have their words.
+/// Replaces several verdict columns by signs before overheads; the sentences above have the words.
 fn narrowed(mut table: Table) -> Table {
     let is_verdict = |header: &String| header == VERDICT;
     if table.header.iter().filter(|header| is_verdict(header)).count() < 2 {
@@ -59,7 +58,7 @@ fn sign_of(word: &str) -> Option<char> {
     found.map(sign)
 }
 
-/// Whether its name says more than those of its variants.
+/// Whether the run's name says more than the names of its variants.
 fn has_name(report: &RunReport) -> bool {
     let names: Vec<&str> = report.variants.iter().map(|variant| variant.name.as_str()).collect();
     report.run.name != names.join(" vs. ")
@@ -70,7 +69,7 @@ pub(crate) fn answer(answer: &Answer) -> Vec<String> {
     prose(&sign, &answer.text)
 }
 
-/// Words on as few lines as may be; a number stays with its unit.
+/// Wraps text into as few lines as possible; keeps a number and its unit together.
 pub(crate) fn prose(head: &str, text: &str) -> Vec<String> {
     const TIED: char = '\u{a0}';
     let tied = text.replace(" %", "\u{a0}%").replace(" ± ", "\u{a0}±\u{a0}");
@@ -80,12 +79,12 @@ pub(crate) fn prose(head: &str, text: &str) -> Vec<String> {
 
 const LABEL: usize = 10;
 
-/// Items behind a label.
+/// Wraps items after a label.
 pub(crate) fn items(label: &str, all: &[String]) -> Vec<String> {
     wrapped(&format!("{label:LABEL$}"), all.iter().map(String::as_str), " · ")
 }
 
-/// Pieces on as few lines as keep to [`PAPER`], further ones below the first piece.
+/// Wraps pieces at [`PAPER`]; further lines begin below the first piece.
 fn wrapped<'a>(head: &str, pieces: impl Iterator<Item = &'a str>, between: &str) -> Vec<String> {
     let indent = head.width().max(2);
     let mut lines = vec![head.to_owned()];
@@ -104,10 +103,10 @@ fn wrapped<'a>(head: &str, pieces: impl Iterator<Item = &'a str>, between: &str)
     lines
 }
 
-/// Wider lines wrap in many people's terminals.
+/// Wider lines wrap in many terminals.
 pub const PAPER: usize = 80;
 
-/// A table's lines, without its spare columns as far as needed to keep to a width.
+/// Returns a table's lines; drops spare columns until they fit into the width.
 pub fn fitted(mut table: Table, width: usize, spare: &[String]) -> Vec<String> {
     let mut spare = spare.iter();
     loop {
@@ -123,10 +122,10 @@ pub fn fitted(mut table: Table, width: usize, spare: &[String]) -> Vec<String> {
     }
 }
 
-/// Columns of words.
+/// Headings of columns that hold words.
 const WORDS: [&str; 2] = [VERDICT, "what it is"];
 
-/// The first column to the left, numbers to the right, words to the left again.
+/// Aligns the first column and words to the left, numbers to the right.
 pub fn columns(table: &Table) -> Vec<String> {
     let width = |column: usize| {
         let cells = table.rows.iter().map(|row| &row[column]).chain([&table.header[column]]);

@@ -1,5 +1,4 @@
-//! Why a verdict may be believed, in a line; what speaks against it, a line a family; and what it
-//! rests on.
+//! Why a verdict can be trusted, in one line; the warnings, one line per family; and the evidence.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +13,7 @@ use crate::run::words::{overhead_of, stopped_early, time};
 use crate::run::{Comparison, RunReport, Variant};
 use crate::units::{bytes, count, counted, duration, rate};
 
-/// How a condition of a fair comparison was found.
+/// Result of checking a condition of a fair comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
     Holds,
@@ -39,7 +38,7 @@ impl Mark {
     }
 }
 
-/// A condition, and how it was found.
+/// A condition and the result of checking it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     pub text: String,
@@ -52,14 +51,14 @@ impl fmt::Display for Check {
     }
 }
 
-/// What was checked, and how it was found.
+/// Returns the conditions that were checked, with the results.
 pub fn trust(report: &RunReport) -> Vec<Check> {
     let mut items = Vec::new();
     let mut item = |text: &str, mark: Mark| items.push(Check { text: text.to_owned(), mark });
     let gravest = |is_one: &dyn Fn(Code) -> bool| {
         let own = report.guards.iter().filter(|guard| is_one(guard.code));
         let graver = own.filter(|guard| guard.severity != Severity::Note);
-        // The first of the gravest, which the warning tells of, too.
+        // The first of the gravest, which the warning names too.
         graver.rev().max_by_key(|guard| guard.severity)
     };
     let mark = |guard: Option<&RunGuard>| guard.map_or(Mark::Holds, |g| Mark::of(g.severity));
@@ -98,7 +97,7 @@ pub fn trust(report: &RunReport) -> Vec<Check> {
     }
     match gravest(&|code| code.family() == Family::Machine) {
         Some(guard) => item(of_machine(guard.code), Mark::of(guard.severity)),
-        // What others use is what servers did not.
+        // Use by other processes is known only if all servers are metered.
         None if all(|variant| !variant.parts.is_empty()) => item("machine quiet", Mark::Holds),
         None => {}
     }
@@ -117,9 +116,9 @@ fn of_machine(code: Code) -> &'static str {
     }
 }
 
-/// What sustained load says of what was asked for; of what has no verdict, nothing.
+/// Returns the check of requested metrics under sustained load; void verdicts are left out.
 fn sustained(report: &RunReport) -> Option<Check> {
-    // Latencies and the like have no sustained check.
+    // Only these two metrics have a sustained check.
     let is_checked = |c: &&Comparison| [Metric::Throughput, Metric::ServerCpu].contains(&c.metric);
     let asked = report.comparisons.iter().filter(|comparison| comparison.asked).filter(is_checked);
     let told: Vec<&Comparison> = asked.filter(|c| c.verdict != Verdict::Void).collect();
@@ -132,7 +131,7 @@ fn sustained(report: &RunReport) -> Option<Check> {
     let withheld = withheld.map(|guard| Mark::of(guard.severity)).max();
     let check = |text: String, mark: Mark| Some(Check { text, mark });
     if found.iter().all(Option::is_none) {
-        // Cold launches are never sustained, and of what is unresolved nothing needs confirming.
+        // Cold launches have no sustained load, and unresolved verdicts need no confirmation.
         let is_cold = report.plan.parts.slices.cold.is_some();
         let needs_none = is_cold || told.iter().all(|c| c.verdict == Verdict::Unresolved);
         return match needs_none && withheld.is_none() {
@@ -154,7 +153,7 @@ fn sustained(report: &RunReport) -> Option<Check> {
         let bounds = &one.sustained.as_ref()?.overhead_percent;
         let excludes_zero = bounds.lower > 0.0 || bounds.upper < 0.0;
         let but = match mark {
-            // It is there, and smaller than what was called negligible.
+            // There is a difference, but it is smaller than the tolerance.
             Mark::Holds if one.verdict == Verdict::Same && excludes_zero => {
                 ", within the tolerance"
             }
@@ -184,13 +183,13 @@ fn sustained(report: &RunReport) -> Option<Check> {
     check(text, mark)
 }
 
-/// What speaks against a run, or against the runs of a sweep: whom it concerns, what was seen, what to
-/// do.
+/// A warning about a run, or about the runs of a sweep: the variants concerned, what was seen, and
+/// what to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Warning {
     pub mark: Mark,
     pub text: String,
-    /// `None` where the guards' own figures are the answer.
+    /// `None` if the guards' figures are needed instead.
     pub cure: Option<String>,
 }
 
@@ -206,7 +205,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A run, or one of a sweep's, and the value that it is of.
+/// Guards of a run, and its value in a sweep.
 pub struct Found<'a> {
     pub value: String,
     pub guards: &'a [RunGuard],
@@ -218,7 +217,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// One a family. The gravest of a family is told, and how many others there are.
+/// Returns one warning per family: its gravest guard, and the number of others.
 pub fn warnings(runs: &[Found<'_>], variants: usize) -> Vec<Warning> {
     let mut families: BTreeMap<Family, Vec<&RunGuard>> = BTreeMap::new();
     let all = runs.iter().flat_map(|run| run.guards);
@@ -235,7 +234,7 @@ pub fn warnings(runs: &[Found<'_>], variants: usize) -> Vec<Warning> {
     found.into_iter().map(|(_, warning)| warning).collect()
 }
 
-/// Notes are only told where they say why there are too few launches.
+/// Notes are shown only if they explain why there are too few launches.
 fn is_told(guard: &RunGuard) -> bool {
     guard.severity != Severity::Note || [Code::FewRounds, Code::SingleLaunch].contains(&guard.code)
 }
@@ -280,10 +279,10 @@ fn warning(runs: &[Found<'_>], variants: usize, first: &RunGuard, family: &[&Run
     Warning { mark: Mark::of(first.severity), text: format!("{whom}{seen}{scope}{more}"), cure }
 }
 
-/// So many variants are named.
+/// Most variants or values that are named.
 const NAMED: usize = 3;
 
-/// What the numbers rest on.
+/// Returns what the numbers are based on.
 pub fn evidence(report: &RunReport) -> Vec<String> {
     let mut items = vec![load(report)];
     items.extend(placed_in_short(report));
@@ -295,7 +294,7 @@ pub fn evidence(report: &RunReport) -> Vec<String> {
     items
 }
 
-/// What was asked, and how much came: `GET /data.json, 1.7 kB`.
+/// Describes the request and the size of replies: `GET /data.json, 1.7 kB`.
 pub fn asked(report: &RunReport) -> Option<String> {
     let http = report.plan.parts.load.http()?;
     let targets = report.plan.parts.variants.iter().filter_map(|variant| variant.url(1).ok());
@@ -316,7 +315,7 @@ pub fn asked(report: &RunReport) -> Option<String> {
     Some(format!("{} {}{size}", http.method(), short(&what)))
 }
 
-/// A path that is too long for a line, with its end left out.
+/// Cuts off the end of a path that is too long for a line.
 fn short(path: &str) -> String {
     match path.chars().count() > PATH_CHARS_MAX {
         true => path.chars().take(PATH_CHARS_MAX - 1).chain(['…']).collect(),
@@ -339,7 +338,7 @@ fn load(report: &RunReport) -> String {
     }
 }
 
-/// Launches, and the load that each had.
+/// Describes the launches, and the load on each.
 fn exposed(report: &RunReport) -> String {
     let least = |of: fn(&Variant) -> u64| report.variants.iter().map(of).min().unwrap_or(0);
     let each = few_digits(least(|variant| variant.exposure.load_ns));
@@ -353,7 +352,7 @@ fn exposed(report: &RunReport) -> String {
     }
 }
 
-/// A length of load: `0.3 s`, `3 s`, `12 s`.
+/// Formats a length of load: `0.3 s`, `3 s`, `12 s`.
 fn few_digits(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     match (seconds * 10.0).round() / 10.0 {

@@ -1,4 +1,4 @@
-//! All that a run says for and against itself, with its figures: `--why`.
+//! All guards, ratios and proofs of a run, with figures: `--why`.
 
 use crate::run::exposure::confirmed;
 use crate::run::text::{columns, prose};

@@ -1,4 +1,4 @@
-//! A run in words and cells: what the terminal and Markdown share.
+//! A run in sentences and tables, shared by text and Markdown.
 
 use tare_guards::Code;
 use tare_model::Metric;
@@ -12,7 +12,7 @@ use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 use crate::units::{self, bytes, counted, digits, duration, rate};
 pub use crate::units::{BEYOND, signed};
 
-/// The columns of the table, where any variant has them.
+/// Columns of the table, if any variant has them.
 const COLUMNS: [Metric; 15] = [
     Metric::Startup,
     Metric::StartupCpu,
@@ -31,10 +31,10 @@ const COLUMNS: [Metric; 15] = [
     Metric::FilterCall,
 ];
 
-/// Softirq CPU has a column where it is more than this share of CPU per request.
+/// Softirq CPU has a column if it exceeds this share of CPU per request.
 const SOFTIRQ_SHOWN: f64 = 0.02;
 
-/// The table: a header, then a row a variant, all as text.
+/// A table: a header and one row per variant, all as text.
 pub struct Table {
     pub header: Vec<String>,
     pub rows: Vec<Vec<String>>,
@@ -78,14 +78,14 @@ pub fn table(report: &RunReport) -> Table {
     Table { rows: rows.collect(), header }
 }
 
-/// What is shown of each variant.
+/// Returns the metrics that are shown for each variant.
 pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
     let has = |metric: Metric| report.variants.iter().any(|v| v.metric(metric).is_some());
     let asked = report.asked();
     let mut columns = COLUMNS.to_vec();
     columns.extend(asked.iter().filter(|metric| !COLUMNS.contains(metric)));
     columns.retain(|metric| has(*metric) && tells(*metric, &asked));
-    // Of sidecars it is asked what they take by being there; of servers it is nearly nothing.
+    // Idle CPU is of interest for sidecars; for servers it is nearly zero.
     columns.retain(|metric| *metric != Metric::IdleCpu || has(Metric::LayersCpu));
     let is_much = report.variants.iter().any(Variant::has_much_softirq);
     columns.retain(|metric| *metric != Metric::SoftirqCpu || is_much || asked.contains(metric));
@@ -93,7 +93,7 @@ pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
 }
 
 impl Variant {
-    /// Whether CPU per request leaves out so much that it belongs beside it.
+    /// Whether softirq CPU is too large to leave out.
     fn has_much_softirq(&self) -> bool {
         let of = |metric| self.metric(metric).map(|estimate| estimate.point);
         let both = of(Metric::SoftirqCpu).zip(of(Metric::ServerCpu));
@@ -119,7 +119,7 @@ impl Column {
     fn of<'a>(&self, variant: &'a Variant) -> Option<&'a Estimate> {
         match &self.hop {
             None => variant.metric(self.metric).filter(|known| {
-                // Slow rounds have too few replies for a p99: it would be that of the fast ones.
+                // Slow rounds have too few replies for a p99; it would describe only the fast ones.
                 let all = variant
                     .metric(Metric::LatencyP50)
                     .filter(|_| self.metric == Metric::LatencyP99);
@@ -130,8 +130,7 @@ impl Column {
     }
 }
 
-/// Each hop's CPU and memory have columns of their own, beside those of all of them together where
-/// there are several.
+/// Each hop has columns for its CPU and memory; several hops also have columns for their sum.
 fn table_columns(report: &RunReport) -> Vec<Column> {
     let hops = hops(report);
     let mut all = Vec::new();
@@ -151,7 +150,6 @@ fn table_columns(report: &RunReport) -> Vec<Column> {
     all
 }
 
-/// The names of all hops of all variants.
 fn hops(report: &RunReport) -> Vec<String> {
     let mut names = Vec::new();
     for hop in report.variants.iter().flat_map(Variant::hops) {
@@ -162,10 +160,10 @@ fn hops(report: &RunReport) -> Vec<String> {
     names
 }
 
-/// What a table can do without, first what matters least. The other forms of the report have all.
+/// Columns that a table can leave out, least important first. Other formats have them all.
 const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
 
-/// The columns that a narrow table leaves out, first what matters least; never what was asked for.
+/// Returns the columns that a narrow table leaves out, least important first; never requested ones.
 pub fn spare(report: &RunReport) -> Vec<String> {
     let of_hops = |metric: Metric| {
         let all = table_columns(report).into_iter();
@@ -174,9 +172,9 @@ pub fn spare(report: &RunReport) -> Vec<String> {
     };
     let mut all: Vec<String> = match hops(report).len() {
         0 => Vec::new(),
-        // Whoever puts a hop before a server asks what the hop itself takes.
+        // With a single hop, its own use of resources is of interest.
         1 => vec!["p50".into()],
-        // Without these the sum of several is still there.
+        // The sums over all hops remain.
         _ => of_hops(Metric::ServerRss).chain(of_hops(Metric::ServerCpu)).collect(),
     };
     all.extend(SPARE.map(str::to_owned));
@@ -187,7 +185,7 @@ pub fn spare(report: &RunReport) -> Vec<String> {
     all
 }
 
-/// Whether a column says anything where these are compared.
+/// Whether a metric deserves a column, given the requested metrics.
 fn tells(metric: Metric, asked: &[Metric]) -> bool {
     match metric {
         Metric::Bandwidth => asked.contains(&Metric::Bandwidth),
@@ -199,7 +197,7 @@ fn tells(metric: Metric, asked: &[Metric]) -> bool {
     }
 }
 
-/// Whether what one call costs says what any variant's overhead should be.
+/// Whether any variant's overhead is predicted from the cost of a call.
 fn is_predicted(report: &RunReport, metric: Metric) -> bool {
     let mut all = report.comparisons.iter().filter(|c| c.asked && c.metric == metric);
     all.any(|comparison| comparison.predicted_percent.is_some())
@@ -208,14 +206,14 @@ fn is_predicted(report: &RunReport, metric: Metric) -> bool {
 fn verdict_cells(comparison: &Comparison) -> [String; 2] {
     let word = verdict_word(comparison.metric, comparison.verdict);
     let overhead = match comparison.verdict {
-        // What forbids a verdict forbids to quote the number: guards say why, and JSON has it.
+        // A void number is not shown: guards say why, and JSON has it.
         Verdict::Void => "–".to_owned(),
         _ => overhead_of(comparison.metric, &comparison.overhead_percent),
     };
     [overhead, word.to_owned()]
 }
 
-/// A verdict as it is said of that metric: who uses more memory is not slower for it.
+/// Returns the word for a verdict on a metric: using more memory is not "slower".
 pub fn verdict_word(metric: Metric, verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Slower if is_use(metric) => "costs more",
@@ -228,44 +226,44 @@ fn is_use(metric: Metric) -> bool {
     metric.row().phrase == Phrase::Costs
 }
 
-/// From here on people count in times, not in percent.
+/// From this factor on, overheads are shown in times, not in percent.
 pub(crate) const TIMES: f64 = 2.0;
 
-/// How many times worse an overhead is, in the same direction for all metrics.
+/// Returns how many times worse an overhead is, in the same direction for all metrics.
 pub(crate) fn worse(metric: Metric, percent: f64) -> f64 {
     let share = percent / 100.0;
     match metric.more_is_better() {
         false => 1.0 + share,
-        // All that is to be had is lost.
+        // Everything is lost.
         true if share >= 1.0 => f64::INFINITY,
         true => (1.0 - share).recip(),
     }
 }
 
-/// The overhead in percent that is so many times worse.
+/// Returns the overhead in percent that is this many times worse.
 pub(crate) fn percent_of(metric: Metric, times: f64) -> f64 {
     let ratio = if metric.more_is_better() { times.recip() } else { times };
     metric.overhead_percent(ratio)
 }
 
-/// Whether so many times are told as times.
+/// Whether a factor is shown in times.
 pub(crate) fn is_far(times: f64) -> bool {
     times >= TIMES || times <= TIMES.recip()
 }
 
-/// How many times worse, where that is how it is said.
+/// Returns how many times worse, if that is how it is shown.
 fn times(metric: Metric, bounds: &Bounds) -> Option<Bounds> {
     let [point, lower, upper] =
         [bounds.point, bounds.lower, bounds.upper].map(|percent| worse(metric, percent).max(0.0));
     is_far(point).then_some(Bounds { point, lower, upper })
 }
 
-/// How many times better, of how many times worse.
+/// Turns times worse into times better.
 fn turned(times: Bounds) -> Bounds {
     Bounds { point: times.point.recip(), lower: times.upper.recip(), upper: times.lower.recip() }
 }
 
-/// `+4.1 % ± 0.9`; `11.0× (10.6 to 11.4)` and `3.30× faster (3.12 to 3.51)` beyond a factor of two.
+/// Formats an overhead: `+4.1 % ± 0.9`; beyond a factor of two, `3.30× faster (3.12 to 3.51)`.
 pub fn overhead_of(metric: Metric, bounds: &Bounds) -> String {
     match times(metric, bounds) {
         None => overhead(bounds),
@@ -276,13 +274,13 @@ pub fn overhead_of(metric: Metric, bounds: &Bounds) -> String {
     }
 }
 
-/// An overhead without its interval.
+/// Formats an overhead without its interval.
 pub fn point_of(metric: Metric, percent: f64) -> String {
     let times = times(metric, &Bounds { point: percent, lower: percent, upper: percent });
     times.map_or_else(|| format!("{} %", signed(percent)), |times| by_times(metric, times).1)
 }
 
-/// Times that are above one, and the first of them in words.
+/// Returns factors above one, and the estimate in words.
 fn by_times(metric: Metric, times: Bounds) -> ([String; 3], String) {
     if times.point >= 1.0 {
         let all = factors(times);
@@ -299,7 +297,7 @@ fn by_times(metric: Metric, times: Bounds) -> ([String; 3], String) {
     (all, by)
 }
 
-/// The estimate and the ends of its interval, with as many digits as tell them apart.
+/// Formats the estimate and the ends of its interval, with enough digits to tell them apart.
 fn factors(times: Bounds) -> [String; 3] {
     let Bounds { point, lower, upper } = times;
     let written = [point, lower, upper].map(factor);
@@ -310,12 +308,12 @@ fn factors(times: Bounds) -> [String; 3] {
     }
 }
 
-/// Three digits that count.
+/// Formats a factor to three significant digits.
 pub(crate) fn factor(value: f64) -> String {
     factor_to(value, 0)
 }
 
-/// So many more.
+/// Formats a factor with `more` further digits.
 fn factor_to(value: f64, more: usize) -> String {
     let decimals = match value {
         v if v > BEYOND => return format!("{BEYOND:.0} or more"),
@@ -328,17 +326,17 @@ fn factor_to(value: f64, more: usize) -> String {
     format!("{value:.0$}", decimals + more)
 }
 
-/// `+4.1 % ± 0.9`.
+/// Formats an overhead in percent: `+4.1 % ± 0.9`.
 pub fn overhead(bounds: &Bounds) -> String {
     units::overhead(bounds.point, bounds.lower, bounds.upper)
 }
 
-/// A metric's value for people.
+/// Formats a metric's value, or a dash.
 pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {
     value.map_or("–".into(), |value| number(metric, value.point))
 }
 
-/// A number of that metric for people.
+/// Formats a number in the unit of a metric.
 pub fn number(metric: Metric, value: f64) -> String {
     match metric.row().unit {
         Unit::Rate => rate(value),
@@ -350,12 +348,12 @@ pub fn number(metric: Metric, value: f64) -> String {
     }
 }
 
-/// The same on an axis, where zero needs no digits.
+/// Like [`number`], for an axis, where zero needs no digits.
 pub fn on_axis(metric: Metric, value: f64) -> String {
     if value == 0.0 { "0".into() } else { number(metric, value) }
 }
 
-/// What a reader wants first: a verdict in a sentence, or what else there is to say of a variant.
+/// A sentence of the answer: a verdict, or another statement about a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub verdict: Option<Verdict>,
@@ -367,16 +365,15 @@ impl Answer {
         Self { verdict: None, text }
     }
 
-    /// Its verdict's sign before it.
+    /// Returns the sign of its verdict.
     pub(crate) fn sign(&self) -> Option<char> {
         self.verdict.map(sign)
     }
 }
 
-/// What they mean.
+/// Explanation of the signs.
 pub(crate) const SIGNS: &str = "▼ worse, ▲ better, = the same, ? unresolved, ✗ void";
 
-/// The sign of a verdict.
 pub fn sign(verdict: Verdict) -> char {
     match verdict {
         Verdict::Slower => '▼',
@@ -387,18 +384,18 @@ pub fn sign(verdict: Verdict) -> char {
     }
 }
 
-/// From so many comparisons on, one sentence tells of all that share a verdict.
+/// From this many comparisons on, those with the same verdict share a sentence.
 const TOGETHER: usize = 4;
 
-/// The verdicts, and what became of variants and gates.
+/// Returns the verdicts, variants without one, and the results of gates.
 pub fn answers(report: &RunReport) -> Vec<Answer> {
     let own = || report.comparisons.iter().filter(|comparison| comparison.asked);
     let mut all: Vec<Answer> = match own().count() >= TOGETHER {
         true => report.asked().into_iter().flat_map(|metric| together(report, metric)).collect(),
         false => own().map(|comparison| alone(report, comparison)).collect(),
     };
-    // Where a run ended with its gates, what they say is the answer, and not that a verdict was not
-    // looked for.
+    // If a run ended with its gates, their results are the answer; unresolved verdicts were not
+    // pursued.
     if !report.gates.is_empty() && report.run.stopped_by == "gates" {
         all.retain(|answer| answer.verdict != Some(Verdict::Unresolved));
     }
@@ -414,17 +411,17 @@ pub fn answers(report: &RunReport) -> Vec<Answer> {
     let skipped = report.skipped.iter().map(|one| format!("{}: skipped: {}", one.name, one.reason));
     let gates = report.gates.iter().map(GateResult::sentence);
     all.extend(skipped.chain(gates).map(Answer::of));
-    // A void variant is told once, however many metrics were asked for.
+    // A void variant is reported once, however many metrics were requested.
     all.dedup();
     all
 }
 
-/// The same as plain sentences.
+/// Returns the answers as plain sentences.
 pub fn sentences(report: &RunReport) -> Vec<String> {
     answers(report).into_iter().map(|answer| answer.text).collect()
 }
 
-/// What was asked of a variant that is compared with nothing.
+/// Returns the requested values of a variant that is compared with nothing.
 fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
     let name = &only.name;
     if report.why_void(name).is_some() {
@@ -448,7 +445,7 @@ fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
             return unresolved(format!("{name}: {what}; {rounds} are too few for an interval"));
         }
         let text = format!("{name}: {what} ({lower} to {upper})");
-        // Where rounds end it, no precision was asked for.
+        // With a limit on rounds, no precision was requested.
         if goal.knows(value) || stop.rounds.is_some() {
             return Answer::of(text);
         }
@@ -457,7 +454,7 @@ fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
     stop.metrics.iter().map(told).collect()
 }
 
-/// As a person writes it: `2`, `0.5`, `0.001`.
+/// Formats a number as a person writes it: `2`, `0.5`, `0.001`.
 fn shortest(percent: f64) -> String {
     format!("{}", (percent * 1e6).round() / 1e6)
 }
@@ -466,7 +463,7 @@ fn baseline_of(report: &RunReport) -> &str {
     report.baseline().map_or("the baseline", |baseline| baseline.name.as_str())
 }
 
-/// In short, why there is no verdict on a variant, and who is to blame, where it is another.
+/// Returns briefly why a variant has no verdict, and names another variant that is the cause.
 fn why_no_verdict(report: &RunReport, variant: &str) -> String {
     let Some(guard) = report.why_void(variant) else {
         return "there was too little to compare".into();
@@ -479,11 +476,11 @@ fn why_no_verdict(report: &RunReport, variant: &str) -> String {
     }
 }
 
-/// All that there are, in the order in which they are told.
+/// All verdicts, in the order in which they are reported.
 pub(crate) const VERDICTS: [Verdict; 5] =
     [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Unresolved, Verdict::Void];
 
-/// A sentence a verdict, with who has it.
+/// Returns one sentence per verdict, with the variants that have it.
 fn together(report: &RunReport, metric: Metric) -> Vec<Answer> {
     let of_verdict = |verdict: Verdict| {
         let own = report.comparisons.iter().filter(|c| c.asked && c.metric == metric);
@@ -503,7 +500,7 @@ fn together(report: &RunReport, metric: Metric) -> Vec<Answer> {
     VERDICTS.into_iter().filter_map(of_verdict).collect()
 }
 
-/// What comparisons of one verdict have in common.
+/// Describes what comparisons of one verdict have in common.
 fn shared(report: &RunReport, metric: Metric, verdict: Verdict) -> String {
     let baseline = baseline_of(report);
     let is_one_of_some = report.asked().len() > 1;
@@ -526,7 +523,7 @@ fn shared(report: &RunReport, metric: Metric, verdict: Verdict) -> String {
     }
 }
 
-/// A variant among others of its verdict.
+/// Names a variant among others with the same verdict.
 fn named(report: &RunReport, comparison: &Comparison) -> String {
     let name = &comparison.variant;
     match comparison.verdict {
@@ -545,12 +542,12 @@ fn named(report: &RunReport, comparison: &Comparison) -> String {
     }
 }
 
-/// What "the same" means.
+/// Explains "the same".
 pub(crate) fn within(tolerance: f64) -> String {
     format!("within ± {} %", digits(tolerance * 100.0))
 }
 
-/// The verdict on one variant in one metric.
+/// Returns the verdict on one variant in one metric.
 fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
     let (name, baseline, metric) = (&comparison.variant, baseline_of(report), comparison.metric);
     let bounds = comparison.overhead_percent;
@@ -595,7 +592,7 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
     Answer { verdict: Some(comparison.verdict), text }
 }
 
-/// " in CPU per request"; of throughput it goes without saying, as in "slower".
+/// Returns " in CPU per request"; empty for throughput, which "slower" implies.
 pub(crate) fn of_metric(metric: Metric) -> String {
     match metric {
         Metric::Throughput => String::new(),
@@ -603,7 +600,7 @@ pub(crate) fn of_metric(metric: Metric) -> String {
     }
 }
 
-/// That two are the same, or by how much they differ.
+/// Describes that two variants are the same, or by how much they differ.
 pub(crate) fn told(
     name: &str,
     baseline: &str,
@@ -644,7 +641,7 @@ pub(crate) fn told(
             (format!("{point} %"), format!("{low} to {high} %"))
         }
     };
-    // Lost requests are no longer times: who is 36 % slower takes 56 % more time.
+    // 36 % fewer requests is not 36 % more time, but 56 %.
     if metric.row().phrase == Phrase::Slower && !is_far(worse(metric, point)) {
         let (word, more) = if is_worse { ("slower", "fewer") } else { ("faster", "more") };
         return format!("{name} is {word} than {baseline}: {by} {more} requests/s ({range})");
@@ -652,18 +649,18 @@ pub(crate) fn told(
     format!("{name} {} ({range})", differs(metric, is_worse, &by, baseline))
 }
 
-/// What follows a variant's name: "is 3 % slower than none".
+/// Returns the text after a variant's name: "is 3 % slower than none".
 pub(crate) fn differs(metric: Metric, worse: bool, by: &str, baseline: &str) -> String {
     let verb = words(metric, worse, by, baseline);
     let has_verb = is_use(metric) || metric.row().phrase == Phrase::Carries;
     if has_verb { verb } else { format!("is {verb}") }
 }
 
-/// `; about 2 min more would tell`, of those that slices alone leave open.
+/// Returns `; about 2 min more would tell`, for comparisons that only need more slices.
 fn forecast(comparisons: &[&Comparison]) -> String {
     let open = comparisons.iter().filter(|c| is_merely_unresolved(c));
     let each: Option<Vec<f64>> = open.map(|comparison| comparison.seconds_needed).collect();
-    // One without a forecast leaves all without.
+    // If one has no forecast, there is none.
     let longest = each.unwrap_or_default().into_iter().fold(0.0, f64::max);
     match longest > 0.0 && longest <= HOUR {
         true => format!("; about {} more would tell", time(longest)),
@@ -671,15 +668,15 @@ fn forecast(comparisons: &[&Comparison]) -> String {
     }
 }
 
-/// Unresolved by its own interval, and not because sustained load is not clear.
+/// Whether its own interval leaves it unresolved, and not unclear sustained load.
 fn is_merely_unresolved(comparison: &Comparison) -> bool {
     comparison.verdict == Verdict::Unresolved && comparison.unconfirmed().is_none()
 }
 
-/// Forecasts further than this are not worth their words.
+/// Longest forecast that is shown, in seconds.
 const HOUR: f64 = 3600.0;
 
-/// "3 % slower than none", and the like; `by` is how much, where that is told.
+/// Returns "3 % slower than none", and the like; `by` may be empty.
 fn words(metric: Metric, worse: bool, by: &str, baseline: &str) -> String {
     let pick = |a: &'static str, b: &'static str| if worse { a } else { b };
     let noun = noun(metric);
@@ -698,7 +695,7 @@ pub fn noun(metric: Metric) -> &'static str {
     metric.row().noun
 }
 
-/// With its first letter large, for the beginning of a line.
+/// Capitalises the first letter, for the beginning of a line.
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
@@ -713,12 +710,12 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// What the numbers are of: the load that launches saw, and the CPUs.
+/// Describes the basis of the numbers: the load on launches, and the CPUs.
 pub fn basis(report: &RunReport) -> Vec<String> {
     std::iter::once(exposed(report)).chain(placed(report)).collect()
 }
 
-/// Why it ended, and after how much.
+/// Describes why the run ended, and after how much.
 pub fn ending(report: &RunReport) -> String {
     let (rounds, why) = (rounds_of(&report.run), stopped(&report.run));
     format!("{rounds}, {}; {why}; seed {}", launches_of(report), report.run.seed)
@@ -733,7 +730,7 @@ fn launches_of(report: &RunReport) -> String {
     }
 }
 
-/// The same of a run whose variants are not at hand.
+/// Like [`ending`], for a run without its variants.
 pub(crate) fn ending_of(run: &Run) -> String {
     format!("{}; {}; seed {}", rounds_of(run), stopped(run), run.seed)
 }
@@ -748,7 +745,7 @@ fn rounds_of(run: &Run) -> String {
     )
 }
 
-/// Why it ended before all was known, where it did; a time follows.
+/// Returns why the run ended early, if it did; a time follows.
 pub(crate) fn stopped_early(run: &Run) -> Option<String> {
     Some(match run.stopped_by.as_str() {
         "precision" | "void" => return None,

@@ -1,4 +1,4 @@
-//! Repetitions, made into what may be said of procedures.
+//! Turns repetitions into a report on procedures.
 
 use tare_model::steps::{Images, Procedure, Repetition, Timed};
 use tare_stats::Estimate;
@@ -7,11 +7,11 @@ use tare_stats::verdict::Verdict;
 
 use super::{SCHEMA, Skipped, StepsReport, StepsStep, StepsVariant};
 
-/// What was asked, beside the procedures.
+/// Settings of the report, besides the procedures.
 #[derive(Clone, Debug)]
 pub struct StepsAsked {
     pub name: String,
-    /// Why procedures were not carried out, by name.
+    /// Procedures that were not carried out, and why.
     pub skipped: Vec<(String, String)>,
     pub tare_version: String,
     pub seed: u64,
@@ -34,7 +34,7 @@ pub fn analyse(asked: StepsAsked, procedures: &[Procedure], done: Vec<Repetition
         let mut variant = described(procedure, &mine);
         variant.baseline = at == asked.baseline;
         if !variant.baseline {
-            // Only rounds in which both were carried out.
+            // Only rounds in which both were carried out count.
             let pairs = mine.iter().filter_map(|one| {
                 let other = base.iter().find(|other| other.round == one.round)?;
                 Some((total_s(one), total_s(other)))
@@ -77,7 +77,7 @@ fn described(procedure: &Procedure, mine: &[&Repetition]) -> StepsVariant {
         let values: Vec<f64> = mine.iter().map(|one| of(one)).collect();
         Estimate::of_mean(&values, LEVEL)
     };
-    // Only where every repetition tells.
+    // Only if every repetition has the value.
     let of_images = |of: &dyn Fn(&Images) -> Option<f64>| {
         let values: Option<Vec<f64>> =
             mine.iter().map(|one| one.images.as_ref().and_then(of)).collect();
@@ -142,22 +142,22 @@ fn s(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// With what persons were once seen to take.
+/// Returns the total time, with recorded times of people.
 fn total_s(one: &Repetition) -> f64 {
     let measured = one.steps.iter().filter(|step| !step.recorded);
     let end = measured.map(|step| step.started_ns + step.took_ns).max().unwrap_or(0);
     let recorded: u64 =
         one.steps.iter().filter(|step| step.recorded).map(|step| step.took_ns).sum();
-    // A procedure of nothing has no ratio.
+    // A total of zero would have no ratio.
     s(end + recorded).max(1e-9)
 }
 
-/// How long the longest chain of steps that need each other is, and which are on it.
+/// Returns the length of the critical path, and which steps are on it.
 fn longest_way(steps: &[Timed], dependencies: &[Vec<usize>]) -> (f64, Vec<bool>) {
     let mut ends: Vec<f64> = Vec::with_capacity(steps.len());
     let mut from: Vec<Option<usize>> = Vec::with_capacity(steps.len());
     for (step, needs) in steps.iter().zip(dependencies) {
-        // Only earlier steps are needed: a check of the file.
+        // Steps need only earlier steps: the file was checked for that.
         let latest = needs.iter().copied().max_by(|a, b| ends[*a].total_cmp(&ends[*b]));
         ends.push(latest.map_or(0.0, |at| ends[at]) + s(step.took_ns));
         from.push(latest);
@@ -259,7 +259,7 @@ mod tests {
         let change = report.variants[1].change_percent.unwrap();
         assert!(change.covers(50.0) && change.half_width() < 2.0, "{change:?}");
         assert_eq!(report.variants[1].verdict, Some(Verdict::Slower));
-        // Of 3, 6, … 24 s half as much again: 6.75 s on average.
+        // Half of 3, 6, … 24 s: 6.75 s on average.
         assert!((report.variants[1].difference_s.unwrap().point - 6.75).abs() < 0.1);
         let few = analyse(asked(), &[procedure("p"), procedure("q")], done[..4].to_vec());
         assert_eq!(few.variants[1].verdict, Some(Verdict::Unresolved), "two are too few");

@@ -14,7 +14,7 @@ pub fn heading(report: &StepsReport) -> String {
     report.name.clone()
 }
 
-/// `3.42 s`, `410 ms`, `24:27 min`.
+/// Formats seconds: `3.42 s`, `410 ms`, `24:27 min`.
 pub fn seconds(s: f64) -> String {
     match s {
         s if s < 1.0 => format!("{:.0} ms", s * 1e3),
@@ -27,7 +27,7 @@ fn cell(value: Option<Estimate>) -> String {
     value.map_or("–".into(), |value| seconds(value.point))
 }
 
-/// Time and improvement, a row a procedure; nothing of what was only counted.
+/// Returns times and changes, one row per procedure; `None` if steps were only counted.
 pub fn times_table(report: &StepsReport) -> Option<Table> {
     let words = [
         "",
@@ -70,7 +70,7 @@ pub fn times_table(report: &StepsReport) -> Option<Table> {
     (!is_counted(report)).then_some(Table { header, rows })
 }
 
-/// What it asks of who does it, a row a procedure: the published table's steps, and what they are.
+/// Returns the counts of steps, commands and values, one row per procedure.
 pub fn units_table(report: &StepsReport) -> Table {
     let words = ["", "steps", "commands", "objects", "lines", "values", "images"];
     let row = |variant: &StepsVariant| {
@@ -88,7 +88,7 @@ pub fn units_table(report: &StepsReport) -> Table {
     Table { header, rows: report.variants.iter().map(row).collect() }
 }
 
-/// `4, 2 pulled: 61.2 MB`.
+/// Formats images: `4, 2 pulled: 61.2 MB`.
 fn images(variant: &StepsVariant) -> String {
     let Some((used, pulled)) = variant.images.zip(variant.pulled) else { return "–".into() };
     let bytes = match variant.pulled_bytes {
@@ -102,7 +102,7 @@ fn range(change: &Estimate) -> String {
     format!("{} % ({} to {})", signed(change.point), signed(change.lower), signed(change.upper))
 }
 
-/// Steps of each kind, a row a procedure.
+/// Returns the number of steps of each kind, one row per procedure.
 fn kinds_table(report: &StepsReport) -> Table {
     let mut header = vec![String::new()];
     header.extend(StepKind::ALL.iter().map(|kind| kind.word().to_owned()));
@@ -117,7 +117,7 @@ fn kinds_table(report: &StepsReport) -> Table {
     Table { header, rows: report.variants.iter().map(row).collect() }
 }
 
-/// What may be said of all of them.
+/// Returns the tables that cover all procedures.
 fn tables(report: &StepsReport) -> Vec<Table> {
     let units = [units_table(report), kinds_table(report)];
     times_table(report).into_iter().chain(units).collect()
@@ -138,19 +138,19 @@ pub fn steps_table(variant: &StepsVariant) -> Table {
     };
     let mut header = words.map(str::to_owned).to_vec();
     let mut rows: Vec<Vec<String>> = variant.steps.iter().map(row).collect();
-    // Of what was only counted nothing took a time.
+    // If steps were only counted, there are no times.
     let columns = if variant.repetitions == 0 { 2 } else { header.len() };
     header.truncate(columns);
     rows.iter_mut().for_each(|cells| cells.truncate(columns));
     Table { header, rows }
 }
 
-/// Only counted: nothing took a time.
+/// Whether steps were only counted.
 fn is_counted(report: &StepsReport) -> bool {
     report.repetitions.is_empty() && report.failed.is_none()
 }
 
-/// What may be said of each procedure.
+/// Returns the results as sentences.
 pub fn sentences(report: &StepsReport) -> Vec<String> {
     if is_counted(report) {
         return vec!["Counted in the files; nothing was carried out.".to_owned()];
@@ -242,7 +242,7 @@ pub fn markdown(report: &StepsReport) -> String {
     text + &footer(report) + "\n"
 }
 
-/// A row a step of each repetition.
+/// Writes one row per step of each repetition.
 pub fn csv(report: &StepsReport) -> String {
     let mut text = "variant,round,step,kind,started_s,took_s,tries,objects,recorded\n".to_owned();
     for one in &report.repetitions {

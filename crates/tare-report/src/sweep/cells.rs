@@ -1,4 +1,4 @@
-//! An experiment over values, as data: the JSON (`tare.sweep/1`) is this.
+//! Results of a sweep, as data: the JSON (`tare.sweep/1`) is this.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct MissingCell {
     pub reason: String,
 }
 
-/// The experiment with one value for each thing that is swept.
+/// The run for one combination of the swept values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SweepCell {
@@ -39,7 +39,7 @@ impl Sweep {
     }
 
     pub fn json(&self) -> String {
-        // Plain data: nothing in it can fail to be written.
+        // Plain data: serialising it cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }
@@ -50,13 +50,13 @@ impl SweepCell {
     }
 }
 
-/// The experiment's, without what tells a run's values.
+/// Returns the name of the experiment: a run's name without its values.
 pub fn name(run: &str, values: &BTreeMap<String, String>) -> String {
     let parts = values.iter().map(|(key, value)| format!(" ({key} {value})"));
     parts.fold(run.to_owned(), |name, part| name.replace(&part, ""))
 }
 
-/// "url_length 100".
+/// Formats values: "url_length 100".
 pub fn label(values: &BTreeMap<String, String>) -> String {
     let words: Vec<String> = values.iter().map(|(key, v)| format!("{key} {v}")).collect();
     words.join(", ")

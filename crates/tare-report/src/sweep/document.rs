@@ -1,4 +1,4 @@
-//! A sweep with all that its reports are made from, and the forms it has.
+//! A sweep with everything that its reports are made from, and its formats.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::{exports, html};
 #[derive(Clone, Debug)]
 pub struct SweepDocument {
     sweep: Sweep,
-    /// Of each cell.
+    /// The runs, one per cell.
     runs: Vec<RunDocument>,
 }
 
 impl SweepDocument {
-    /// Runs with their values, and what could not be measured.
+    /// Makes a sweep of runs with their values, and of values that could not be measured.
     pub fn new(
         runs: Vec<(BTreeMap<String, String>, RunDocument)>,
         missing: Vec<MissingCell>,
@@ -57,7 +57,7 @@ impl Document for SweepDocument {
             Form::OpenMetrics => exports::open_metrics::render(&self.parts()),
             Form::FortioCsv => exports::fortio_csv::render(&self.parts()),
             Form::K6Csv => exports::k6_csv::render(&self.parts()),
-            // The one is of one load, as that file is; the other of one run.
+            // These formats hold a single run.
             Form::RoundsCsv | Form::BpftimeJson => return None,
         })
     }

@@ -1,4 +1,4 @@
-//! A sweep in words: a row a value, a column a variant.
+//! A sweep as text: one row per value, one column per variant.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +53,7 @@ pub fn markdown(sweep: &Sweep) -> String {
     text + &cells.join("\n")
 }
 
-/// The cells' rows under one header.
+/// Writes the rows of all cells under one header.
 pub fn csv(sweep: &Sweep) -> String {
     let keys = sweep.cells.iter().take(1).flat_map(|cell| cell.values.keys());
     let rows = sweep.cells.iter().map(|cell| csv::rows(&cell.report, &cell.values));
@@ -65,7 +65,7 @@ pub(crate) fn name(sweep: &Sweep) -> String {
     first.map_or("A sweep".into(), |cell| cells::name(&cell.report.run.name, &cell.values))
 }
 
-/// As it is or turned round, whichever is narrower, where it is too wide for most terminals.
+/// Returns a table's lines; a table too wide for most terminals is transposed if that is narrower.
 fn narrower(table: &Table) -> Vec<String> {
     let width = |lines: &[String]| lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
     let lines = columns(table);
@@ -84,7 +84,7 @@ fn narrower(table: &Table) -> Vec<String> {
     if width(&turned) < width(&lines) { turned } else { lines }
 }
 
-/// What each costs, and by how much more than the baseline.
+/// Returns the values of each variant, and the overheads over the baseline.
 pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     if sweep.cells.is_empty() {
         return Vec::new();
@@ -98,12 +98,12 @@ pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     all
 }
 
-/// A row's values, in their order; the tests of a network stand together in one.
+/// The values of a row; network tests share a row.
 type Row = BTreeMap<String, String>;
 const TEST: &str = "test";
 
-/// In the shape in which such tables are published: a row a size or rate, a column a place, in
-/// each cell what was measured.
+/// Returns the table of measured values as it is usually published: one row per size or rate, one
+/// column per variant.
 fn values(sweep: &Sweep) -> (String, Table) {
     let names = variants(sweep);
     let mut header = vec![String::new()];
@@ -133,7 +133,7 @@ fn values(sweep: &Sweep) -> (String, Table) {
     (what(sweep), Table { rows: rows.collect(), header })
 }
 
-/// Those that were swept, in their order.
+/// Returns the tests that were swept, in their order.
 fn tests(sweep: &Sweep) -> Vec<Option<String>> {
     let mut all: Vec<Option<String>> = Vec::new();
     let values = sweep.cells.iter().map(|cell| &cell.values);
@@ -146,7 +146,7 @@ fn tests(sweep: &Sweep) -> Vec<Option<String>> {
     all
 }
 
-/// What stands in the cells.
+/// Describes what the cells show.
 fn what(sweep: &Sweep) -> String {
     if sweep.cells.iter().any(|cell| cell.values.contains_key("rate")) {
         return "Replies/s, bytes/s, timeouts, mean latency".into();
@@ -163,7 +163,7 @@ fn what(sweep: &Sweep) -> String {
     format!("Measured {}", words.join(", "))
 }
 
-/// The first metric that was to be resolved.
+/// Returns the first requested metric.
 pub(crate) fn headline(report: &RunReport) -> Option<Metric> {
     report.asked().first().copied()
 }
@@ -179,7 +179,7 @@ fn value_text(report: &RunReport, name: &str, by_rate: bool) -> String {
     })
 }
 
-/// ` ± 0.4 %`.
+/// Formats a half width: ` ± 0.4 %`.
 fn within(value: &Estimate) -> String {
     if value.n < 2 {
         return String::new();
@@ -231,10 +231,10 @@ fn overheads(sweep: &Sweep, metric: Metric, own: &Own<'_>) -> Table {
     Table { rows: rows.collect(), header }
 }
 
-/// The values at which a metric was asked for.
+/// The cells in which a metric was requested.
 struct Own<'a> {
     cells: Vec<&'a SweepCell>,
-    /// What is the same at all of them, beside something that is not: the test, of a network's.
+    /// Values that all cells share, if others differ: the test, in a sweep over a network.
     shared: BTreeMap<&'a str, &'a str>,
 }
 
@@ -266,7 +266,7 @@ impl<'a> Own<'a> {
         label(&self.values(cell))
     }
 
-    /// A value behind another that has named what is swept.
+    /// Returns a cell's value without its key, for use after another cell's label.
     fn short(&self, cell: &SweepCell) -> String {
         let values = self.values(cell);
         match values.len() {
@@ -275,7 +275,7 @@ impl<'a> Own<'a> {
         }
     }
 
-    /// " of test tcp_rr".
+    /// Returns the shared values: " of test tcp_rr".
     fn of_all(&self) -> String {
         let words = self.shared.iter().map(|(key, value)| format!(" of {key} {value}"));
         words.collect()
@@ -293,8 +293,8 @@ fn overhead_text(report: &RunReport, variant: &str, metric: Metric) -> String {
     })
 }
 
-/// What each variant costs at its least and its most, and how many of the values have which verdict:
-/// a sentence a variant and metric.
+/// Returns a sentence per variant and metric: the least and the largest overhead, and how many
+/// values have which verdict.
 pub(crate) fn ranges(sweep: &Sweep) -> Vec<Answer> {
     let mut all = Vec::new();
     for name in variants(sweep) {
@@ -341,7 +341,7 @@ fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
     Some(Answer::of(format!("{name} against {baseline}{}: {words}", of_metric(metric))))
 }
 
-/// From the least overhead to the largest, and where they were found.
+/// Describes the least and the largest overhead, and where they were found.
 fn span(metric: Metric, own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> String {
     let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
     let ends = (
@@ -360,10 +360,10 @@ fn span(metric: Metric, own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> 
     }
 }
 
-/// So many values are named.
+/// Most values that are named.
 const NAMED: usize = 3;
 
-/// Which values they are, what is swept named once.
+/// Lists the values; only the first shows its key.
 fn labels(own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> String {
     let (named, more) = own.split_at(own.len().min(NAMED));
     let label = |(at, (cell, _)): (usize, &(&SweepCell, &Comparison))| match at {
@@ -389,7 +389,7 @@ fn everywhere(metric: Metric, verdict: Verdict, baseline: &str) -> String {
     }
 }
 
-/// What speaks against its values, a line a family.
+/// Returns the warnings, one per family.
 pub(crate) fn brief(sweep: &Sweep) -> Vec<Warning> {
     let found = sweep.cells.iter();
     let found = found.map(|cell| Found { value: cell.label(), guards: &cell.report.guards });
@@ -397,7 +397,7 @@ pub(crate) fn brief(sweep: &Sweep) -> Vec<Warning> {
     warnings(&found, variants(sweep).len())
 }
 
-/// What guards say, each once, and of which values.
+/// Returns each guard once, with the values that it concerns.
 pub(crate) fn guards(sweep: &Sweep) -> Vec<(&RunGuard, String)> {
     let mut said: Vec<(&RunGuard, usize, String)> = Vec::new();
     for cell in &sweep.cells {
@@ -421,7 +421,7 @@ pub(crate) fn guards(sweep: &Sweep) -> Vec<(&RunGuard, String)> {
     said.into_iter().map(|(guard, times, first)| (guard, scope(times, &first))).collect()
 }
 
-/// What was not measured.
+/// Lists what was not measured.
 pub(crate) fn left_out(sweep: &Sweep) -> Vec<String> {
     let mut lines = Vec::new();
     for missing in &sweep.missing {
@@ -439,7 +439,7 @@ fn label(values: &BTreeMap<String, String>) -> String {
     words.join(", ")
 }
 
-/// What the values rest on.
+/// Returns what the values are based on.
 fn evidence(sweep: &Sweep) -> Vec<String> {
     let Some(first) = sweep.cells.first() else { return vec!["nothing was measured".into()] };
     let launches = sweep.cells.iter().filter_map(|cell| launches(&cell.report));
@@ -469,7 +469,7 @@ fn evidence(sweep: &Sweep) -> Vec<String> {
     items
 }
 
-/// Of each variant; rounds, where servers stand.
+/// Returns the fewest launches of a variant, or the rounds if servers were not launched.
 fn launches(report: &RunReport) -> Option<u32> {
     let fewest = report.variants.iter().map(|variant| variant.launches).min()?;
     Some(if fewest == 0 { report.run.rounds } else { fewest })

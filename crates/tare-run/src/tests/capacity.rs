@@ -1,5 +1,5 @@
-//! A design of another kind than comparisons: which rate each variant can just keep. A rate that is
-//! missed is an answer here, and voids nothing.
+//! A design other than comparisons: it finds the rate that each variant can just keep. A missed
+//! rate is a result here, and voids nothing.
 
 use tare_io::DurationNs;
 use tare_stats::design::{CellOrder, Ended, History, RoundOrder};
@@ -7,16 +7,16 @@ use tare_stats::slicing::Fit;
 
 use super::*;
 
-/// Rates are doubled until one is missed, and halved from then on (on a logarithmic scale).
+/// Doubles rates until one is missed, then bisects on a logarithmic scale.
 struct CapacityDesign {
     rates: Vec<Bounds>,
-    /// Rounds that it has taken in.
+    /// Rounds that it has processed.
     taken: usize,
     precision: f64,
     ended: Option<Ended>,
 }
 
-/// What is known of one variant.
+/// The rates that one variant kept and missed.
 #[derive(Clone, Copy)]
 struct Bounds {
     kept: f64,
@@ -79,7 +79,8 @@ impl Design for CapacityDesign {
     }
 }
 
-/// Runs the search on servers that can do so much; what it found, and why it ended.
+/// Searches on servers with these capacities; returns the bounds, why the search ended, and its
+/// rounds.
 fn search(per_s: [f64; 2], max_time: DurationNs) -> (Vec<(f64, f64)>, Stopped, usize) {
     let world = FakeWorld::new(vec![Server::new("a", per_s[0]), Server::new("b", per_s[1])]);
     let mut parts = short(1);
@@ -95,7 +96,7 @@ fn search(per_s: [f64; 2], max_time: DurationNs) -> (Vec<(f64, f64)>, Stopped, u
     (found.collect(), stopped, rounds_of(&world, 1).len())
 }
 
-/// What a test looks at after the run.
+/// Shares a design with the test, which reads it after the run.
 struct Shared(Rc<std::cell::RefCell<CapacityDesign>>);
 
 impl Design for Shared {

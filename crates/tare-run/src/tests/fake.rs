@@ -1,4 +1,4 @@
-//! A world of fake servers under simulated time, which logs what is done to it in words.
+//! A world of fake servers under simulated time, with a log of everything done to it.
 
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::observer;
 use crate::record::Record;
 
-/// What happens to a variant's server, in the order of a round.
+/// The phases of a variant's server, in the order of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Launch,
@@ -42,7 +42,7 @@ pub enum Phase {
 pub enum InjectedFault {
     /// The user stops the run.
     Interrupt,
-    /// What is asked for fails.
+    /// The operation fails.
     Fail,
     /// The server ends by itself.
     Die,
@@ -50,7 +50,7 @@ pub enum InjectedFault {
     Hang,
 }
 
-/// A fault when a phase of that variant comes for the nth time.
+/// A fault in a phase of that variant, the nth time it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {
     pub phase: Phase,
@@ -61,11 +61,11 @@ pub struct Planned {
 
 pub struct Server {
     pub name: &'static str,
-    /// How fast it answers, and what each answer takes of a CPU.
+    /// Replies per second at full load; a reply takes the inverse of it.
     pub per_s: Cell<f64>,
-    /// The share of the time that it is on a CPU while it answers.
+    /// The share of that time that is CPU time.
     pub busy: Cell<f64>,
-    /// The share of a CPU that it uses whatever is asked.
+    /// The share of a CPU that it uses even without requests.
     pub at_rest: Cell<f64>,
     pub body: &'static str,
     pub status: u16,
@@ -96,9 +96,9 @@ pub struct FakeWorld {
     halt: RefCell<Halt>,
     pub allows_void: Cell<bool>,
     pub limits: RefCell<Vec<Limit>>,
-    /// A request waits for its reply.
+    /// Whether a request waits for its reply.
     hangs: Cell<bool>,
-    /// Of the time limit, before the run began.
+    /// The part of the time limit that was spent before the run began.
     pub spent: Cell<DurationNs>,
     pub faults: RefCell<Vec<Planned>>,
     /// What was done, in words.
@@ -131,7 +131,7 @@ impl FakeWorld {
         })
     }
 
-    /// The end of a run's time, on this world's clock.
+    /// Returns a halt at the end of the run's time, on this world's clock.
     pub fn halt(&self, stop: &Stop) -> Halt {
         let left = stop.max_time.as_ns() - self.spent.get().as_ns();
         let deadline = Clock::now(self) + DurationNs::from_ns(left);
@@ -156,7 +156,7 @@ impl FakeWorld {
         }
     }
 
-    /// Enters a phase: counts it, and does what was planned for it.
+    /// Enters a phase: counts it, and triggers the fault planned for it.
     fn enter(&self, phase: Phase, variant: usize) -> Result<(), Failure> {
         let nth = {
             let mut seen = self.seen.borrow_mut();
@@ -196,13 +196,13 @@ impl FakeWorld {
         Ok(())
     }
 
-    /// Servers that are up.
+    /// Returns the names of the servers that are up.
     pub fn up(&self) -> Vec<&'static str> {
         self.servers.iter().filter(|server| server.is_up.get()).map(|server| server.name).collect()
     }
 
-    /// A variant's answers in so long a time, to as many requests as it can take or gets, and what
-    /// they took.
+    /// Returns how many replies a variant gives in `time`, limited by its capacity and `rate`, and
+    /// adds their CPU time.
     fn answer(&self, variant: usize, rate: Option<f64>, time: DurationNs) -> u64 {
         let server = &self.servers[variant];
         if !server.is_up.get() {
@@ -231,11 +231,11 @@ pub struct FakeMeter {
 
 pub struct FakeLoad {
     world: Rc<FakeWorld>,
-    /// Where it is open: the variant, the answers so far, and at which rate it is asked.
+    /// The lane that is open: the variant, its replies so far, and its rate.
     lane: Option<(usize, u64, Option<f64>)>,
 }
 
-/// Told from a variant's address.
+/// The port of the first variant; the others follow.
 const PORT: u16 = 9000;
 
 fn variant_of(plan: &LoadPlan) -> usize {
@@ -308,7 +308,7 @@ impl World for FakeLab {
         let mut answered = vec![0; variants.len()];
         let mut readings: Vec<Vec<Reading>> =
             variants.iter().map(|variant| vec![read(*variant, 0)]).collect();
-        // Each has its share of the CPU.
+        // Each has an equal share of the CPU.
         let share = DurationNs::from_ns(stretch.interval.as_ns() / variants.len() as u64);
         for bin in 1..=bins {
             world.pass(stretch.interval);

@@ -1,4 +1,4 @@
-//! Servers that speak HTTP properly, in all the ways they may.
+//! Servers that speak HTTP correctly, in all permitted ways.
 
 use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
@@ -36,7 +36,7 @@ fn every_framing_of_a_reply() {
     let bodies = [(0, false), (1, true), (612, true), (100_000, false), (100_000, true)];
     for (body_bytes, chunked) in bodies {
         let behaviour = Behaviour { body_bytes, chunked, ..Default::default() };
-        // Cut into small pieces in simulation: heads and chunk sizes break anywhere.
+        // Small pieces in simulation break heads and chunk sizes anywhere.
         let net = NetOptions { piece_max_bytes: 97, ..Default::default() };
         let case = Case { behaviour, net, requests: Some(40), ..Default::default() };
         case.everywhere(|found| {
@@ -52,7 +52,7 @@ fn head_has_no_body_and_post_has_one() {
     head.everywhere(|found| {
         assert_eq!((found.tally.counts.good, found.tally.counts.body_bytes), (40, 0))
     });
-    // Larger than a send that is handed over unowned, and than socket buffers.
+    // Larger than a send by reference may be, and than socket buffers.
     let body = vec![b'b'; 1_000_000];
     let post = Case { method: "POST", body, requests: Some(8), ..Default::default() };
     post.everywhere(|found| {
@@ -75,7 +75,7 @@ fn connections_that_the_server_closes_are_reopened_and_counted() {
     let behaviour = Behaviour { close_after: Some(10), ..Default::default() };
     Case { behaviour, ..Default::default() }.everywhere(|found| {
         assert_eq!((found.tally.counts.good, found.tally.counts.failed), (400, 0));
-        // 40 connections did the work; the last ones may have been opened for nothing.
+        // 40 connections carried requests; the last ones may have been opened in vain.
         assert!((40..=44).contains(&found.tally.counts.opened));
         assert!((36..=44).contains(&found.tally.counts.closed_by_server));
     });
@@ -131,7 +131,7 @@ fn nobody_there_is_said_at_once() {
             other => panic!("{:?}", other.map(|found| found.tally)),
         }
     }
-    // With a connection a request there is nothing to open beforehand: every request fails.
+    // Without kept connections nothing is opened beforehand: every request fails.
     let case = Case { lifetime: Lifetime::PerRequest, requests: Some(12), ..case };
     case.everywhere(|found| {
         let text = "connection refused".to_owned();
@@ -176,7 +176,7 @@ fn the_end_cuts_nobody_off_and_loses_nobody() {
 
 #[test]
 fn what_is_due_but_cannot_be_sent_is_owed() {
-    // One connection, 100 ms a request: the second request never gets its turn.
+    // One connection, 500 ms per request: the second request is never sent.
     let behaviour =
         Behaviour { delay: Delay::Fixed(DurationNs::from_ms(500)), ..Default::default() };
     let case = Case {
@@ -242,7 +242,7 @@ fn open_loop_keeps_both_series() {
 
 #[test]
 fn a_queue_is_seen_from_due() {
-    // 1 ms of service at 2,000/s: the queue grows, and only the series from due can see all of it.
+    // 1 ms of service at 2,000/s: the queue grows, and only the series from due shows all of it.
     let service = Some(Service {
         time: DurationNs::from_ms(1),
         workers: 1,
@@ -305,7 +305,7 @@ fn source_addresses_are_used_in_turn() {
         plan.engine.bind = vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
         let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
         assert_eq!(result.total.counts.good, 400);
-        // An address that this machine does not have is refused by the kernel, in words.
+        // The kernel refuses an address that this machine does not have.
         plan.engine.bind = vec!["192.0.2.7".parse().unwrap()];
         plan.stretch.requests = Some(3);
         let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
@@ -344,7 +344,7 @@ fn no_content_has_no_body() {
     });
 }
 
-/// What a client may do to the target: ask again behind an end, or ask and never read.
+/// Clients may send requests behind the last one that is answered, or never read replies.
 #[test]
 fn the_target_outlives_rude_clients() {
     use std::io::{ErrorKind, Read, Write};
@@ -371,7 +371,7 @@ fn the_target_outlives_rude_clients() {
             let mut rude = TcpStream::connect(address).unwrap();
             rude.write_all(&get.repeat(3)).unwrap();
             if behaviour.body_bytes == 3000 {
-                // Until the target's replies fill every buffer on the way.
+                // Sends until the target's replies fill every buffer on the way.
                 rude.set_nonblocking(true).unwrap();
                 let mut asked = 0;
                 while asked < 20_000 && rude.write_all(get).is_ok() {
@@ -386,7 +386,7 @@ fn the_target_outlives_rude_clients() {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
                 }
             }
-            // It still answers others.
+            // It still serves others.
             let mut stats = TcpStream::connect(address).unwrap();
             stats.write_all(b"GET /stats HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
             let mut text = String::new();

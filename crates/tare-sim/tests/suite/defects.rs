@@ -1,4 +1,4 @@
-//! Servers that break HTTP: each defect has its exact error, everywhere.
+//! Servers that violate HTTP: each defect has its exact error, in every world.
 
 use tare_io::{DurationNs, Random};
 use tare_load::FailureKind;
@@ -74,8 +74,8 @@ fn lost_packets_and_resets_while_connecting_are_survived() {
     assert!(found.tally.counts.not_opened >= found.tally.counts.failed);
 }
 
-/// A fuzzer's smoke run on stable: mutated replies, cut at random, never panic or hang, and the way
-/// they are cut never changes what they mean. `make fuzz` goes on from here with coverage.
+/// A fuzzing smoke test for stable: mutated replies, cut at random, never make the parser panic or
+/// hang, and the cuts never change the result. `make fuzz` continues with coverage.
 #[test]
 fn mutated_replies_never_confuse_the_parser() {
     let mut random = Random::stream(0x7a7e, "mutations", 0);
@@ -106,8 +106,8 @@ fn mutated_replies_never_confuse_the_parser() {
     }
 }
 
-/// Parses to the end; replies found, and how it ended. Heads in a bad state may be judged before or
-/// after the rest of their bytes has come, so of errors only the fact is compared.
+/// Parses to the end; returns the replies, and whether there was no error. A malformed head may be
+/// noticed before or after its last bytes arrive, so errors are not compared further.
 fn outcome(bytes: &[u8], piece: &mut dyn FnMut(usize) -> usize) -> (Vec<String>, bool) {
     let (mut parser, mut memo) = (ReplyParser::default(), HeadMemo::default());
     let mut replies = Vec::new();

@@ -1,5 +1,5 @@
-//! What the load engine does with every kind of server. One suite, three worlds: io_uring, epoll,
-//! simulation. Nothing here depends on how fast the machine is.
+//! The load engine with every kind of server. One suite, three worlds: io_uring, epoll, simulation.
+//! Nothing here depends on the speed of the machine.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 

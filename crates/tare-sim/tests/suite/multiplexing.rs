@@ -1,5 +1,5 @@
-//! What the engine does with a protocol that multiplexes: replies in any order, a limit that moves,
-//! requests that fail alone, answers that the protocol owes, a server that says goodbye early. The
+//! The engine with a protocol that multiplexes: replies in any order, a limit that changes,
+//! requests that fail alone, frames that must be answered, a server that says goodbye early. The
 //! protocol is made for this test: frames of five bytes, a kind and a number.
 
 use std::collections::{HashMap, VecDeque};
@@ -30,10 +30,10 @@ fn read(frame: &[u8]) -> (u8, u32) {
     (frame[0], u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]))
 }
 
-/// The client's side. It begins with an `H`, asks with `Q`, sends bodies in frames of `U`, withdraws
-/// with `X` and answers a `P` with an `A`. It is told of replies with `R` (`T`, where trailers say
-/// that they failed), of losses with `E`, of its limit with `L`, of the end with `D`, and with `G` of
-/// the end and of how many requests were processed.
+/// The client's side. It begins with an `H`, sends requests as `Q` and bodies in frames of `U`,
+/// cancels with `X` and answers a `P` with an `A`. It receives replies as `R` (`T` if their
+/// trailers report a failure), losses as `E`, its limit as `L`, the end as `D`, and as `G` the end
+/// with the number of requests that were processed.
 #[derive(Default)]
 struct Frames {
     connections: HashMap<u32, Streams>,
@@ -42,7 +42,7 @@ struct Frames {
 
 #[derive(Clone, Copy, Default)]
 struct Options {
-    /// Nothing may be asked before the server has said how much.
+    /// No request may be sent before the server has sent its limit.
     waits_for_limit: bool,
     /// Frames of each request's body.
     body: u32,
@@ -53,14 +53,14 @@ struct Streams {
     next: u32,
     flights: HashMap<u32, FlightId>,
     partial: Vec<u8>,
-    /// What is to be told of several requests.
+    /// Outcomes of several requests, returned one at a time.
     told: VecDeque<Decoded>,
-    /// Frames of bodies that wait, and whose they are.
+    /// Requests with body frames to send, and how many frames each.
     bodies: VecDeque<(u32, u32)>,
 }
 
 impl Streams {
-    /// A flight that is known no more had been withdrawn.
+    /// Returns the flight of a frame; `None` if it was cancelled.
     fn take(&mut self, number: u32) -> Option<FlightId> {
         self.flights.remove(&number)
     }
@@ -200,19 +200,19 @@ impl Codec for Frames {
     }
 }
 
-/// The server's side: says to each frame what the test's script says. Each connection has a script
-/// of its own.
+/// The server's side: sends what the test's script returns for each frame. The script is given the
+/// connection, and the kind and number of the frame.
 struct Server<'a> {
     io: SimReactor,
     script: &'a mut dyn FnMut(u32, u8, u32) -> Vec<Frame>,
     partial: HashMap<u32, Vec<u8>>,
-    /// The most that came at a time.
+    /// The most bytes received at once.
     largest: usize,
 }
 
-/// Ends the connection instead of being sent.
+/// Closes the connection instead of being sent.
 const CLOSE: Frame = [b'C', 0, 0, 0, 0];
-/// As a kind: a connection has begun.
+/// The kind that the script is given for a new connection.
 const BEGUN: u8 = b'B';
 
 impl Server<'_> {
@@ -262,7 +262,7 @@ impl IntervalSink for OneInterval {
     }
 }
 
-/// This many requests in a closed loop on one connection at a time; the counters close.
+/// Makes this many requests in a closed loop on one connection at a time; the counters balance.
 fn run(requests: u64, script: &mut dyn FnMut(u32, u8, u32) -> Vec<Frame>) -> Tally {
     run_with(Options::default(), requests, script)
 }
@@ -367,7 +367,7 @@ fn a_request_that_is_lost_or_late_fails_alone() {
         (b'Q', 3) => vec![frame(b'E', 3)],
         (b'Q', 5 | 8) => vec![],
         (b'Q', number) => vec![frame(b'R', number)],
-        // The reply of a request that was withdrawn comes all the same.
+        // The reply of a cancelled request arrives all the same.
         (b'X', number) => {
             withdrawn.push(number);
             vec![frame(b'R', number)]
@@ -384,7 +384,7 @@ fn a_request_that_is_lost_or_late_fails_alone() {
 #[test]
 fn a_connection_that_takes_no_more_ends_with_what_it_carries() {
     let tally = run(20, &mut |connection, kind, number| match (connection, kind, number) {
-        // The second request is still under way when the limit falls; its reply is the last.
+        // Both requests are under way when the connection begins to drain; they are still answered.
         (0, b'Q', 0) => vec![],
         (0, b'Q', 1) => vec![frame(b'D', 0), frame(b'R', 1), frame(b'R', 0), CLOSE],
         (_, b'Q', number) => vec![frame(b'R', number)],
@@ -416,7 +416,7 @@ fn the_protocol_speaks_first_and_waits_until_it_may_ask() {
         heard.push(kind);
         match kind {
             b'H' => vec![frame(b'L', 3)],
-            // Blocked for a while: the connection stays, and takes more when it may.
+            // Blocked for a while: the connection stays, and takes requests again when it may.
             b'Q' if number == 5 => vec![frame(b'L', 0), frame(b'R', 5), frame(b'P', 1)],
             b'A' => vec![frame(b'L', 1)],
             b'Q' => vec![frame(b'R', number)],
@@ -436,7 +436,7 @@ fn a_goodbye_ends_many_and_what_was_not_processed_goes_out_again() {
         (0, b'Q') => {
             asked[0] += 1;
             match number {
-                // Of eight that are under way the server has taken the first two.
+                // The server has processed the first two of eight requests under way.
                 7 => vec![frame(b'G', 2), frame(b'R', 1), frame(b'R', 0)],
                 _ => vec![],
             }

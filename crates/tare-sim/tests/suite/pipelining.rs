@@ -1,5 +1,5 @@
-//! Sixteen HTTP/1.1 requests at once on each connection, in simulation: a connection is not its
-//! request, and whatever happens to either, every request is counted once.
+//! Sixteen HTTP/1.1 requests at once on each connection, in simulation. Whatever happens to a
+//! connection or a request, each request is counted once.
 
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::pacer::RateProfile;
@@ -14,12 +14,12 @@ use crate::worlds::{Case, Found};
 
 const PIPELINED: u32 = 16;
 
-/// Checks that the counters close, as every case does.
+/// Runs a case with pipelining, and checks that the counters balance.
 fn pipelined(case: Case) -> Found {
     Case { pipelined: PIPELINED, ..case }.run(ReactorKind::Simulated).unwrap()
 }
 
-/// A server that answers a request 5 ms after it came, however many there are.
+/// Returns a behaviour that delays each reply by 5 ms, however many there are.
 fn delaying() -> Behaviour {
     Behaviour { delay: Delay::Fixed(DurationNs::from_ms(5)), ..Default::default() }
 }
@@ -82,13 +82,13 @@ fn in_open_loop_a_connection_that_is_busy_takes_more() {
         ..Default::default()
     };
     case.net.latency = DurationNs::ZERO;
-    // 15 are under way on average, so the one connection is enough, and no request waits for it.
+    // 15 are under way on average, so that one connection is enough and no request waits for it.
     let found = pipelined(case.clone());
     let tally = &found.tally;
     assert_eq!((tally.counts.started, tally.counts.failed, tally.counts.waited), (3000, 0, 0));
     assert_eq!(tally.latency.send_lag.max(), DurationNs::ZERO);
     assert_eq!(tally.latency.from_due.max(), DurationNs::from_ms(5));
-    // One at a time it carries 200 a second: the others are owed.
+    // One at a time, the connection carries 200 per second; the others stay unsent.
     let alone = case.run(ReactorKind::Simulated).unwrap();
     assert_eq!(alone.tally.counts.started, 3000);
     assert!(
@@ -102,7 +102,7 @@ fn in_open_loop_a_connection_that_is_busy_takes_more() {
 fn a_connection_that_ends_takes_its_requests_with_it() {
     let close_after = Behaviour { close_after: Some(10), ..Default::default() };
     let found = pipelined(Case { behaviour: close_after, ..Default::default() });
-    // Of sixteen the server answers ten.
+    // The server answers ten of sixteen.
     let closed = found.tally.failures.count(FailureKind::ClosedEarly);
     assert_eq!((found.tally.counts.good + closed, found.tally.counts.failed), (400, closed));
     assert!((120..=180).contains(&closed), "{closed}");
@@ -121,12 +121,12 @@ fn time_limits_are_of_requests() {
     let found = pipelined(Case { behaviour: silence, timeout, ..Default::default() });
     assert_eq!(found.tally.failures.count(FailureKind::TimedOut), 400);
     assert_eq!(found.tally.latency.failed_after.count(), 400);
-    // The first on a new connection waits for it, and the others end with it.
+    // The first on a new connection waits for it to open, and the others end at the same time.
     let round_trip = DurationNs::from_us(20);
     let failed_after = &found.tally.latency.failed_after;
     assert_eq!(failed_after.max(), timeout);
     assert_eq!(failed_after.min() + round_trip, timeout);
-    // 400 requests in lots of 64, each of which takes the time limit.
+    // 400 requests in batches of 64, each of which takes the whole timeout.
     let lots = found.tally.elapsed().as_secs_f64() / 0.03;
     assert!((6.9..8.0).contains(&lots), "{lots}");
 }
@@ -134,7 +134,7 @@ fn time_limits_are_of_requests() {
 #[test]
 fn a_reply_too_many_is_taken_for_the_next_and_the_last_ends_the_connection() {
     let behaviour = Behaviour { defect: Some(Defect::Unasked), ..Default::default() };
-    // Two replies to each of sixteen requests: whose they are, HTTP/1.1 does not say.
+    // Each of sixteen requests gets two replies; HTTP/1.1 does not say which reply is for which.
     let case = Case { behaviour, connections: 1, max_connections: 1, ..Default::default() };
     let found = pipelined(Case { requests: Some(16), ..case });
     assert_eq!((found.tally.counts.good, found.tally.counts.failed), (16, 0));

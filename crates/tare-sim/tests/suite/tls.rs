@@ -1,4 +1,4 @@
-//! HTTPS: handshakes counted, verified, resumed only when asked, and every failure named.
+//! HTTPS: handshakes are counted, verified, and resumed only on demand; every failure is named.
 
 use tare_io::ReactorKind;
 use tare_load::failure::NO_TLS;

@@ -1,4 +1,4 @@
-//! Latencies against arithmetic, in simulation: here time is exact, so the truth is too.
+//! Latencies compared with arithmetic, in simulation, where time is exact.
 
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::pacer::RateProfile;
@@ -7,7 +7,7 @@ use tare_target::behaviour::{Behaviour, Delay, Service, Stall};
 
 use crate::worlds::{Case, Found};
 
-/// A network that takes no time, so that only the server's truth is left.
+/// Simulates a network without latency, so that only the server's times are left.
 fn simulate(case: Case) -> Found {
     let mut case = case;
     case.net.latency = DurationNs::ZERO;
@@ -65,12 +65,12 @@ fn a_stall_is_seen_whole_from_due_and_hidden_from_sent() {
     let case = Case { behaviour, connections: 5, max_connections: 5, ..at_rate(1000.0, 100) };
     let found = simulate(case);
     let latency = &found.tally.latency;
-    // Of the 1,000 requests of a second, the 100 of the stall wait 100 … 1 ms; there is no stall in
-    // the first of the 100 seconds. So 5 % × 0.99 wait over 50 ms, and 1 % of all wait over 90 ms.
+    // The 100 requests of a stall, out of 1,000 in its second, wait 100 … 1 ms; the first of the
+    // 100 seconds has no stall. Therefore 5 % × 0.99 wait over 50 ms, and 1 % of all over 90 ms.
     let over_50_ms = 1.0 - latency.from_due.share_up_to(DurationNs::from_ms(50));
     assert!((over_50_ms / 0.0495 - 1.0).abs() < 0.05, "{over_50_ms}");
     close(latency.from_due.quantile(0.99), 90.0, 0.05);
-    // From sent, only the five that were under way saw the stall: half a percent of all.
+    // From sent, only the five requests under way saw the stall: 0.5 % of all.
     let hidden = 1.0 - latency.from_sent.share_up_to(DurationNs::from_ms(50));
     assert!(hidden < 0.006, "{hidden}");
     close(latency.send_lag.max(), 95.0, 0.05);
@@ -91,7 +91,8 @@ fn percentiles_of_a_known_distribution_come_back() {
     }
 }
 
-/// Replies a second of a server that takes what waits in turns of 30 µs and `each` a request.
+/// Returns replies per second of a server that takes waiting requests in turns of 30 µs and `each`
+/// for every request.
 fn of_turns(connections: u32, each: DurationNs, linger: DurationNs) -> f64 {
     let service = Service { time: each, workers: 1, turn: DurationNs::from_us(30), sticky: false };
     let window = DurationNs::from_secs(1);
@@ -118,8 +119,8 @@ fn a_client_that_sends_at_once_is_not_seen_by_a_server_that_gains_from_batches()
             assert!((found / truth - 1.0).abs() < 0.005, "{connections}: {found}, not {truth}");
         }
     }
-    // Replies that wait for each other leave the server without work, and it makes other turns: the
-    // faster it is the more, so that a loss is seen as less than it is.
+    // Replies that wait for each other leave the server idle, which changes its turns. A faster
+    // server is affected more, so that the loss looks smaller than it is.
     let linger = DurationNs::from_us(50);
     let at_once = of_turns(10, slow, DurationNs::ZERO) / of_turns(10, fast, DurationNs::ZERO);
     let lingering = of_turns(10, slow, linger) / of_turns(10, fast, linger);
@@ -145,7 +146,7 @@ fn connections_that_stay_with_a_worker_by_lot_are_served_unevenly_and_counted() 
     };
     let shared = favoured(false);
     assert!((0.25..0.26).contains(&shared), "{shared} where any worker takes any request");
-    // A worker with one connection serves it five times as often as one with five serves each.
+    // A worker with one connection serves it five times as often as a worker with five serves each.
     assert!(favoured(true) > 0.4, "{}", favoured(true));
 }
 

@@ -1,4 +1,4 @@
-//! The three worlds behind one door.
+//! Runs a case in each of the three worlds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub struct Case {
     pub ramp: DurationNs,
     pub window: DurationNs,
     pub timeout: DurationNs,
-    /// Of replies, for others.
+    /// How long replies wait for others.
     pub linger: DurationNs,
     pub seed: u64,
 }
@@ -80,10 +80,10 @@ impl Default for Case {
     }
 }
 
-/// What came of it, connections opened beforehand included.
+/// The results of a case, including connections opened beforehand.
 pub struct Found {
     pub tally: Tally,
-    /// Of each connection; in simulation only.
+    /// Replies on each connection; in simulation only.
     pub replies: Vec<u64>,
     pub stats: Stats,
 }
@@ -93,14 +93,14 @@ impl Found {
         self.stats.get(counter)
     }
 
-    /// The kinds of failures, how many, and the first of each in words.
+    /// Returns each kind of failure, its count, and its first message.
     pub fn failures(&self) -> Vec<(FailureKind, u64, String)> {
         self.tally.failures.seen().map(|(kind, n, text)| (kind, n, text.to_owned())).collect()
     }
 }
 
 impl Case {
-    /// Runs in one world. The counters close, whatever happened: that is checked in every case.
+    /// Runs in one world, and checks that the counters balance.
     pub fn run(&self, kind: ReactorKind) -> Result<Found, LoadError> {
         let found = match kind {
             ReactorKind::Simulated => self.simulate(),
@@ -110,7 +110,7 @@ impl Case {
         Ok(found)
     }
 
-    /// Runs in every world and checks each.
+    /// Runs in every world and checks each result.
     pub fn everywhere(&self, check: impl Fn(&Found)) {
         for kind in KINDS {
             println!("on {}", kind.name());

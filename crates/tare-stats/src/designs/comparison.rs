@@ -1,5 +1,5 @@
-//! Variants compared under one load, until every verdict that was asked for is known; a single
-//! variant, until its values are.
+//! Compares variants under one load until every verdict asked for is known; measures a single
+//! variant until its values are.
 
 use tare_io::DurationNs;
 use tare_model::metric::Basis;
@@ -22,7 +22,7 @@ use crate::surveys::{Limits, Surveys};
 use crate::sustained::{Agreement, takes_turns};
 use crate::verdict::{ROUNDS_MIN, Verdict};
 
-/// What guards say of rounds, of which this crate knows nothing.
+/// Questions to the guards, which are outside this crate.
 pub trait Rules {
     /// Whether they forbid every verdict, and more rounds would not change that.
     fn forbid_all(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool;
@@ -34,32 +34,33 @@ pub trait Rules {
 pub struct ComparisonDesign<'a> {
     plan: &'a PlanParts,
     rules: &'a dyn Rules,
-    /// Guards that forbid every verdict do not end it.
+    /// Whether to go on although guards forbid every verdict.
     allows_void: bool,
-    /// What it is to decide, instead of knowing everything as precisely as asked.
+    /// Limits to decide; the run may end when all of them are.
     limits: Vec<Limit>,
-    /// Its number among the run's cells.
+    /// Index of its cell in the run.
     cell: usize,
-    /// Rounds that it has taken in.
+    /// Number of rounds processed.
     taken: usize,
-    /// The next round is to look at sustained load; and whether a round that was to did.
+    /// Whether the next round must have sustained load, and whether a round that should have had
+    /// none.
     check_due: bool,
     checks_fail: bool,
-    /// Slices give every verdict that was asked for.
+    /// Whether the goal is reached: every verdict is precise, or all limits are decided.
     is_reached: bool,
-    /// All limits are decided.
+    /// Whether all limits are decided.
     are_decided: bool,
     ended: Option<Ended>,
 }
 
-/// Launches that get sustained load where it is not clear what it says.
+/// Most launches with sustained load while its result is unclear.
 const CHECKS_MAX: u32 = 6;
-/// The same beside other busy processes, where slices alone conclude nothing.
+/// Their limit beside other busy processes, where slices alone conclude nothing.
 const CHECKS_IN_NOISE: u32 = 20;
-/// Ten, and some room for slow rounds.
+/// Replies beyond a quantile: ten, and some slack for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
 const SUSTAINED: DurationNs = DurationNs::from_secs(3);
-/// Where variants take turns.
+/// Length of a turn, if variants take turns.
 const TURN: DurationNs = DurationNs::from_secs(1);
 
 impl<'a> ComparisonDesign<'a> {
@@ -85,13 +86,13 @@ impl<'a> ComparisonDesign<'a> {
         Self { limits: limits.to_vec(), ..self }
     }
 
-    /// Goes on where guards forbid every verdict.
+    /// Goes on even if guards forbid every verdict.
     #[must_use]
     pub fn allowing_void(self, allows_void: bool) -> Self {
         Self { allows_void, ..self }
     }
 
-    /// Takes in rounds that are new.
+    /// Processes new rounds.
     pub(super) fn take(&mut self, seen: &CellHistory<'_>) {
         let rounds = seen.rounds;
         if rounds.len() == self.taken || self.ended.is_some() {
@@ -103,7 +104,7 @@ impl<'a> ComparisonDesign<'a> {
         self.check_due = self.ended.is_none() && self.wants_check(rounds);
     }
 
-    /// What it asks of the next round; `left` is the time that it may still take.
+    /// Its order for the next round; `left` is the time that the cell may still take.
     pub(super) fn order(
         &self,
         seen: &CellHistory<'_>,
@@ -132,7 +133,7 @@ impl<'a> ComparisonDesign<'a> {
         Some(SustainedOrder { length, turns: takes_turns(rounds).then(turns) })
     }
 
-    /// What its part of the next round takes, by those before it.
+    /// Expected time of its part of the next round, from earlier rounds.
     pub(super) fn round_time(
         &self,
         seen: &CellHistory<'_>,
@@ -155,10 +156,10 @@ impl<'a> ComparisonDesign<'a> {
         Some(DurationNs::from_secs_f64(launch_s + slices_s + sustained_s))
     }
 
-    /// Load on launches from their first request on, where it is not known how long they need.
+    /// Load on launches from their first request on, if it is not known how long they need.
     pub(super) fn survey(&self, seen: &CellHistory<'_>, surveys: &Surveys) -> Option<SurveyOrder> {
         let least = sustained_length(self.plan)?;
-        // Where a run was resumed, another cell may have seen it.
+        // In a resumed run, the warm-up may be known without surveys.
         let is_known = surveys.slowest_ns().is_none() && seen.warm.is_some();
         if self.plan.slices.warmup.is_some() || is_known {
             return None;
@@ -169,7 +170,7 @@ impl<'a> ComparisonDesign<'a> {
         Some(SurveyOrder { limits, first })
     }
 
-    /// What servers use at rest is asked where it was seen to matter.
+    /// Whether usage at rest must be measured: only if it was seen to matter.
     pub(super) fn watches_rest(&self, seen: &CellHistory<'_>) -> bool {
         matters(seen.rounds)
     }
@@ -194,7 +195,7 @@ impl<'a> ComparisonDesign<'a> {
         if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {
             return Some(Ended::Rounds);
         }
-        // What was reached is looked at again until the run ends, which may be later.
+        // A goal that was reached is checked again until the run ends, which may be later.
         if self.plan.stop.rounds.is_none() && (self.is_reached || is_look(rounds)) {
             let analysis = analyse(all, &Question::of(self.plan));
             let is_precise = Goal::of(self.plan).is_reached(&analysis);
@@ -206,7 +207,7 @@ impl<'a> ComparisonDesign<'a> {
         (self.is_reached && !self.wants_check(all)).then_some(why)
     }
 
-    /// Launches that had sustained load which can be compared with their slices.
+    /// Rounds with sustained load that can be compared with their slices.
     fn checks(&self, rounds: &[RoundDigest]) -> u32 {
         let in_turns = takes_turns(rounds);
         let had = |digest: &&RoundDigest| {
@@ -217,8 +218,8 @@ impl<'a> ComparisonDesign<'a> {
         rounds.iter().filter(had).count() as u32
     }
 
-    /// Whether more of it would tell what slices cannot. The first is the survey's; others come where
-    /// slices conclude something, and it is not clear whether they agree.
+    /// Whether more sustained load would decide what slices cannot. The first is the survey's;
+    /// others follow if slices conclude something and it is unclear whether they agree.
     fn wants_check(&self, all: &[RoundDigest]) -> bool {
         let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::External);
         let compares = self.plan.variants.len() > 1;
@@ -240,15 +241,15 @@ impl<'a> ComparisonDesign<'a> {
             let analysis = analyse(all, &Question::of(self.plan));
             analysis.comparisons.iter().any(unclear)
         };
-        // Where rounds are counted, any of them may be the last.
+        // If the number of rounds is fixed, any of them may be the last.
         let concludes = self.is_reached || self.plan.stop.rounds.is_some();
         let is_worth_it = concludes || !checks_are_dear(all);
         (checks < CHECKS_MAX && is_worth_it && is_unclear())
             || (concludes && checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))
     }
 
-    /// Cycles of the next round, by what earlier rounds say of launches; before them, by what
-    /// another cell's or a lost one's did.
+    /// Cycles of the next round, from the launch times of earlier rounds; before those, from the
+    /// warm-up of another cell or a lost round.
     fn cycles(&self, seen: &CellHistory<'_>, surveys: &Surveys, left: DurationNs) -> u32 {
         if let Some(fixed) = self.plan.slices.cycles() {
             return fixed;
@@ -260,8 +261,8 @@ impl<'a> ComparisonDesign<'a> {
         chosen.max(self.cycles_for_tails(seen.rounds))
     }
 
-    /// What a round takes beside its slices: launches, probes, connections, and what servers need
-    /// until they are warm, but no load that was there to look at them. The median of rounds.
+    /// Time of a round outside its slices: launches, probes, connections and warm-up, but not
+    /// sustained load for checks. The median of rounds.
     fn launch_seconds(&self, seen: &CellHistory<'_>, surveys: &Surveys) -> Option<f64> {
         let warm_ns = surveys.slowest_ns().unwrap_or(0);
         let cycle_seconds = self.cycle_seconds(seen);
@@ -274,7 +275,8 @@ impl<'a> ComparisonDesign<'a> {
         (!seconds.is_empty()).then(|| median(&seconds).max(0.0))
     }
 
-    /// A quantile needs ten replies beyond it in each round, of the slowest variant too.
+    /// Cycles needed for quantiles: ten replies beyond each in every round, also of the slowest
+    /// variant.
     fn cycles_for_tails(&self, rounds: &[RoundDigest]) -> u32 {
         let beyond = self.plan.stop.metrics.iter().filter_map(|metric| match metric.basis() {
             Basis::Quantile(_, quantile) => Some(1.0 - quantile.max(1.0 - quantile)),
@@ -292,7 +294,7 @@ impl<'a> ComparisonDesign<'a> {
         ((TAIL_REPLIES / rarest / fewest).ceil() as u32).min(CYCLES_MAX)
     }
 
-    /// What one slice of every variant takes.
+    /// Time of one slice of every variant.
     fn cycle_seconds(&self, seen: &CellHistory<'_>) -> f64 {
         let cold = self.plan.slices.cold.map(SliceShape::of_cold);
         let shape = cold.or(seen.shape).unwrap_or_else(|| Fit::of(self.plan).first());
@@ -315,8 +317,8 @@ impl Design for ComparisonDesign<'_> {
     }
 }
 
-/// Whether looks at sustained load took more time than all else, which rounds need where they are not
-/// yet precise: ten variants that have it in turns take half a minute for a look.
+/// Whether checks under sustained load took most of the time, which imprecise rounds need: ten
+/// variants in turns take half a minute for one check.
 fn checks_are_dear(rounds: &[RoundDigest]) -> bool {
     // The first load of a launch is its warm-up.
     let warm_ns = |load: &Sustained| if load.cold { u64::MAX } else { 0 };
@@ -325,11 +327,11 @@ fn checks_are_dear(rounds: &[RoundDigest]) -> bool {
     looks > all / 2
 }
 
-/// What a round's sustained load took beyond what warmed its servers up.
+/// Time of a round's sustained load beyond the warm-up.
 fn looks_ns(digest: &RoundDigest, warm_ns: impl Fn(&Sustained) -> u64) -> u64 {
     let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
     let loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
-    // On all at once it took as long as on one.
+    // Load on all at once takes as long as on one.
     loads.fold(0, |all, load| {
         let ns: u64 = load.bins.iter().map(|bin| bin.ns).sum();
         let ns = ns.saturating_sub(warm_ns(load));
@@ -337,12 +339,12 @@ fn looks_ns(digest: &RoundDigest, warm_ns: impl Fn(&Sustained) -> u64) -> u64 {
     })
 }
 
-/// How long sustained load is, where there is any: only where a verdict can be had, and all
-/// variants can be loaded at once.
+/// Length of sustained load; `None` if no verdict is possible, or not all variants can be loaded at
+/// once.
 fn sustained_length(plan: &PlanParts) -> Option<DurationNs> {
     let length = plan.slices.sustained.unwrap_or(SUSTAINED);
     let has_verdict = plan.stop.rounds.is_none_or(|rounds| rounds >= ROUNDS_MIN);
-    // A pause that comes as often as that is then in it, wherever it falls.
+    // Slightly longer, so that a pause with this period always falls into it.
     let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
     let is_unwanted = plan.slices.no_sustained || plan.slices.cold.is_some();
     let wanted =

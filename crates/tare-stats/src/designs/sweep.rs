@@ -12,7 +12,7 @@ pub struct SweepDesign<'a> {
 }
 
 impl<'a> SweepDesign<'a> {
-    /// Each value ends once these limits are decided, where there are any.
+    /// Each cell ends once these limits are decided, if there are any.
     pub fn new(
         plans: impl Iterator<Item = &'a PlanParts>,
         rules: &'a dyn Rules,
@@ -38,7 +38,7 @@ impl Design for SweepDesign<'_> {
     }
 }
 
-/// What all of these ask of the next round. Time that one does not need is the others'.
+/// Merges the orders of all cells. Time that one cell does not need goes to the others.
 pub(super) fn next(
     cells: &mut [ComparisonDesign<'_>],
     history: &History<'_>,

@@ -1,4 +1,4 @@
-//! What each stream has brought so far, whichever thread received it.
+//! Counts of each stream so far, whichever thread serves it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use tare_io::Instant;
 use tare_load::protocol::wire::Count;
 
-/// Sessions by number. Nobody says when one is over: the oldest of the address that has most are
-/// forgotten, so that no address can make those of another go.
+/// Sessions by number. Clients do not report when one is over: the oldest of the address with most
+/// sessions are forgotten, so that no address can evict those of another.
 #[derive(Default)]
 pub struct Sessions(Mutex<VecDeque<Entry>>);
 
@@ -46,7 +46,7 @@ impl Sessions {
     }
 }
 
-/// Forgets a session of the address that has most; on a tie, of the one that wants another.
+/// Forgets a session of the address with most sessions; on a tie, of the one that wants another.
 fn forget_one(all: &mut VecDeque<Entry>, wanting: IpAddr) {
     let mut counts: std::collections::HashMap<IpAddr, usize> = [(wanting, 1)].into();
     for entry in all.iter() {
@@ -57,7 +57,7 @@ fn forget_one(all: &mut VecDeque<Entry>, wanting: IpAddr) {
         Some(own) if *own == most => wanting,
         _ => counts.into_iter().find(|(_, n)| *n == most).map_or(wanting, |(from, _)| from),
     };
-    // Of its sessions first one that nothing uses any more.
+    // A session that nothing uses any more goes first.
     let is_unused = |entry: &Entry| entry.from == whose && Arc::strong_count(&entry.session) == 1;
     let found = all.iter().position(is_unused);
     let found = found.or_else(|| all.iter().position(|entry| entry.from == whose));
@@ -65,7 +65,7 @@ fn forget_one(all: &mut VecDeque<Entry>, wanting: IpAddr) {
 }
 
 impl Session {
-    /// A stream of bytes is cut into messages by their size alone.
+    /// Sets the size by which a stream of bytes is counted in messages.
     pub fn cut_by(&self, message_bytes: u32) {
         self.message_bytes.store(u64::from(message_bytes), Ordering::Relaxed);
     }

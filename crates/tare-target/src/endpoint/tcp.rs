@@ -1,7 +1,7 @@
-//! Connections of an endpoint: each is served by a thread of its own, with plain blocking calls.
+//! TCP connections of an endpoint. Each has a thread of its own, with plain blocking calls.
 //!
-//! A round trip is then one receive and one send here, and nothing between. Threads wait in
-//! accept(2) together; whoever takes the last one's place starts another.
+//! A round trip is then one receive and one send here, with nothing between. Idle threads wait in
+//! accept(2) together; when the last of them gets a connection, it starts another.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,36 +24,39 @@ use tare_load::protocol::wire::{
 use super::sessions::{Session, Sessions};
 use super::{EndpointPlan, NetEndpoint, Obeys};
 
-/// What all threads share.
+/// State shared by all threads.
 pub struct Door {
     listener: TcpListener,
     plan: EndpointPlan,
-    /// On other ports, by a client's wish.
+    /// Endpoints on other ports, opened at a client's request.
     others: Mutex<Vec<NetEndpoint>>,
     sessions: Arc<Sessions>,
     stop: Arc<AtomicBool>,
-    /// Threads that wait for a connection, and all there are.
+    /// Threads that wait for a connection.
     idle: AtomicUsize,
+    /// All threads, idle or not.
     threads: AtomicUsize,
 }
 
-/// Waits end at least this often, so that a stop is heeded.
+/// Waits end at least this often, so that a stop is noticed.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 const IDLE_MAX: usize = 2;
-/// A greeting must come within 2 s, however it is cut.
+/// A greeting must come within this many waits of [`STOP_CHECK`] (2 s), however it is split.
 const GREETING_LOOKS: u32 = 40;
-/// Ports that clients may have opened: none that could be taken for a service of the system's.
+/// Clients may not have lower ports opened, which belong to system services.
 const OTHER_PORT_MIN: u16 = 1024;
 const OTHER_PORTS_MAX: usize = 16;
-/// As much as a stream is received at a time.
+/// Most bytes of a stream received at a time.
 const BUFFER_BYTES: usize = 128 * 1024;
-/// A reply that is due within this is waited for without sleeping.
+/// The last part of a delay is spent polling instead of sleeping.
 const SPIN: DurationNs = DurationNs::from_ms(1);
-/// A stream of small messages that brought less than this is left alone for a moment: they then
-/// gather, as they do before a receiver that takes them one by one, and it is their sending that is
-/// measured.
+/// Messages up to this size are small.
 const SMALL_MESSAGE: u32 = 1024;
+/// Small messages sent between two checks for a stop.
 const SENDS_A_LOOK: u32 = 16;
+/// After receiving less than this, a receiver of small messages rests for [`REST`]: they then
+/// gather, as before a receiver that takes them one by one, and it is their sending that is
+/// measured.
 const LITTLE: usize = 16 * 1024;
 const REST: Duration = Duration::from_micros(40);
 
@@ -78,7 +81,7 @@ impl Door {
         }))
     }
 
-    /// Serves one connection after another until told to stop.
+    /// Serves one connection after another, until stopped or until enough other threads are idle.
     pub fn serve(self: &Arc<Self>, is_first: bool) -> Result<(), SetupError> {
         super::settle_thread(&self.plan.cpus)?;
         sharpen_timers();
@@ -91,11 +94,11 @@ impl Door {
             if left == 0 {
                 self.add_thread();
             }
-            // Whatever ends a connection is its client's to tell: it sees the end, or a reset.
+            // Errors are for the client to report: it sees the connection end, or a reset.
             if self.converse(&stream, &mut buffer).is_err() {
                 socket::reset_on_close(&stream);
             }
-            // Waiting costs wake-ups: a few threads do that for all.
+            // Idle threads cost wake-ups: only a few may wait.
             if !is_first && self.idle.load(Ordering::Relaxed) >= IDLE_MAX {
                 break;
             }
@@ -104,14 +107,14 @@ impl Door {
         Ok(())
     }
 
-    /// The next connection; `None` where there was none for a while.
+    /// Returns the next connection, or `None` if none came for a while.
     fn accept(&self) -> Result<Option<TcpStream>, SetupError> {
         match self.listener.accept() {
             Ok((stream, _)) => Ok(Some(stream)),
             Err(error) if socket::is_not_yet(&error) => Ok(None),
-            // It went away before its turn.
+            // The client went away while it was in the backlog.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(None),
-            // No room, which others may make.
+            // Out of file descriptors or memory; other connections may free some.
             Err(_) => {
                 std::thread::park_timeout(STOP_CHECK);
                 Ok(None)
@@ -119,7 +122,7 @@ impl Door {
         }
     }
 
-    /// Somebody must wait for the next. Beyond the limit it waits itself.
+    /// Starts a thread for the next connection; at the limit, connections wait in the backlog.
     fn add_thread(self: &Arc<Self>) {
         if self.threads.fetch_add(1, Ordering::Relaxed) >= self.plan.connections_max as usize {
             self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -127,7 +130,7 @@ impl Door {
         }
         let door = self.clone();
         let started = std::thread::Builder::new().name("endpoint".into()).spawn(move || {
-            // The first thread tells of what stops them all.
+            // An error that stops all threads is reported by the first one.
             let _ = door.serve(false);
         });
         if started.is_err() {
@@ -135,7 +138,7 @@ impl Door {
         }
     }
 
-    /// Serves on another port of the same address, unless it does already.
+    /// Also serves on another port of the same address, unless it does already.
     fn listen_too(&self, port: u16) -> io::Result<()> {
         let mut others = self.others.lock().unwrap_or_else(|e| e.into_inner());
         if port < OTHER_PORT_MIN {
@@ -253,16 +256,16 @@ impl Door {
     }
 }
 
-/// One connection, whose waits heed a stop.
+/// One connection; its waits end when the endpoint stops.
 struct Line<'a> {
     stream: &'a TcpStream,
     stop: &'a AtomicBool,
-    /// Waits of [`STOP_CHECK`] until it has to have greeted; `None` once it has.
+    /// Waits of [`STOP_CHECK`] left for the greeting; `None` once it has come.
     looks_left: Cell<Option<u32>>,
 }
 
 impl Line<'_> {
-    /// Some bytes; 0 at the end.
+    /// Receives some bytes; returns 0 at the end of the stream.
     fn some(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut stream = self.stream;
@@ -273,7 +276,7 @@ impl Line<'_> {
         }
     }
 
-    /// All of it; `false` where the connection ended before it began.
+    /// Fills `into`; returns `false` if the connection ended before the first byte.
     fn read(&self, into: &mut [u8]) -> io::Result<bool> {
         let mut got = 0;
         while got < into.len() {
@@ -320,7 +323,7 @@ fn receive(
     session: &Session,
 ) -> io::Result<()> {
     let (mut got, mut checker) = (0u64, Checker::default());
-    // What was sent together is taken together: a receiver that empties the socket at once has to
+    // Small messages are received many at a time: a receiver that empties the socket at once has to
     // be woken for every message, and the sender pays for that.
     let gathers = message_bytes <= SMALL_MESSAGE;
     let most = if gathers { buffer.len() } else { receive_bytes(message_bytes) };
@@ -339,7 +342,7 @@ fn receive(
     }
 }
 
-/// Sends while it is told to.
+/// Sends from each of the client's [`GO`] to its [`STOP`].
 fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()> {
     let mut sent = 0u64;
     let mut word = [0; 1];
@@ -352,7 +355,7 @@ fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()
         }
         let mut heard = Heard::Nothing;
         while heard == Heard::Nothing {
-            // Small messages are many: looking for a word after each would be a part of their cost.
+            // Looking for a word after every small message would add to its cost.
             for _ in 0..if message_bytes <= SMALL_MESSAGE { SENDS_A_LOOK } else { 1 } {
                 let bytes = content(sent, message_bytes as usize);
                 line.write(bytes)?;
@@ -374,7 +377,7 @@ enum Heard {
     End,
 }
 
-/// What the client has said meanwhile, without waiting for it.
+/// Reads the client's next word, if there is one, without waiting.
 fn hear(line: &Line<'_>) -> io::Result<Heard> {
     let mut word = [0; 1];
     match socket::receive_now(line.stream.as_raw_fd(), &mut word) {

@@ -18,7 +18,7 @@ use tare_load::protocol::wire::{
 use super::EndpointPlan;
 use super::sessions::{Session, Sessions};
 
-/// Which share of datagrams is dropped, by chance with a seed.
+/// Share of datagrams dropped at random, and the seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
     pub share: f64,
@@ -35,13 +35,13 @@ struct Stream {
 
 const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
 const STOP_LIMIT: std::time::Duration = std::time::Duration::from_millis(50);
-/// Replies that are due within this are waited for without sleeping.
+/// Polls instead of sleeping this long before a reply is due.
 const SPIN: DurationNs = DurationNs::from_ms(1);
-/// A stream that was not heard for so long is over.
+/// A stream without a datagram for this long is over.
 const SILENT: DurationNs = DurationNs::from_secs(60);
 const STREAMS_MAX: usize = 4096;
 const DATAGRAM_MAX: usize = 65_536;
-/// Held back at a time; what comes beyond that is answered at once.
+/// Most datagrams held back at a time; more are answered at once.
 const HELD_MAX: usize = 65_536;
 const HELD_MAX_BYTES: usize = 32 << 20;
 
@@ -52,11 +52,11 @@ struct Datagrams<'a> {
     random: Random,
     sessions: &'a Sessions,
     streams: HashMap<SocketAddr, Stream>,
-    /// With a key of this process's, so that nobody else can tell them.
+    /// Keyed at random for this process, so that cookies cannot be guessed.
     cookies: RandomState,
-    /// Where this endpoint itself is: what comes from there was made up.
+    /// This endpoint's own address: datagrams from it are forged.
     own: Option<SocketAddr>,
-    /// Replies that wait.
+    /// Replies that are held back, in the order in which they are due.
     held: VecDeque<(Instant, SocketAddr, Vec<u8>)>,
     held_bytes: usize,
 }
@@ -68,7 +68,7 @@ pub fn serve(
     stop: &AtomicBool,
 ) -> Result<(), SetupError> {
     let cannot = |error| SetupError::new("cannot receive datagrams", error);
-    // Where replies wait it must wake for them; else it has nothing to do but receive.
+    // With a delay it must wake up to send replies; without, it only receives.
     let polls = plan.delay > DurationNs::ZERO;
     socket::prepare_datagrams(socket, plan.sockets, polls).map_err(cannot)?;
     socket.set_read_timeout((!polls).then_some(STOP_LIMIT)).map_err(cannot)?;
@@ -98,7 +98,7 @@ pub fn serve(
                     socket::wait_ready(&fds, false, wait).map_err(cannot)?;
                 }
             }
-            // A client that went away says so by ICMP.
+            // ICMP reports that a client went away.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(cannot(error)),
@@ -130,7 +130,7 @@ impl Datagrams<'_> {
         if let Some(stream) = self.streams.get_mut(&from) {
             return stream.count(bytes);
         }
-        // A reply of another endpoint, sent here under a false address, is not answered.
+        // Replies are not answered: with a forged address, two endpoints would echo for ever.
         if bytes.first().is_none_or(|first| first & REPLY != 0) {
             return;
         }
@@ -146,15 +146,15 @@ impl Datagrams<'_> {
         self.reply(bytes, from);
     }
 
-    /// The same, marked. Where there is no room it is lost, as datagrams are.
+    /// Sends the bytes back, marked as a reply; without room in the socket they are lost.
     fn reply(&mut self, bytes: &mut [u8], to: SocketAddr) {
         bytes[0] |= REPLY;
         let _ = self.socket.send_to(bytes, to);
     }
 
-    /// Answers with a cookie; who brings it back has the address that it says, and begins.
+    /// Answers with a cookie; a sender that returns it has proved its address, and begins a stream.
     fn greet(&mut self, greeting: Greeting, said: &[u8; GREETING_BYTES], from: SocketAddr) {
-        // Never 0, which is what a first greeting has.
+        // Never 0, the cookie of a first greeting.
         let cookie = self.cookies.hash_one((from, greeting.session)) as u32 | 1;
         if cookie_of(said) == cookie && !self.begin(greeting, from) {
             return;
@@ -162,9 +162,9 @@ impl Datagrams<'_> {
         self.reply(&mut with_cookie(said, cookie), from);
     }
 
-    /// Whether there is room for another stream.
+    /// Begins a stream; returns `false` if there is no room for another.
     fn begin(&mut self, greeting: Greeting, from: SocketAddr) -> bool {
-        // Nobody says when a stream is over, and its port will be another's.
+        // Senders do not report the end of a stream, and another may get their port.
         self.forget_silent();
         if !self.streams.contains_key(&from)
             && self.streams.len() >= STREAMS_MAX
@@ -180,7 +180,8 @@ impl Datagrams<'_> {
         true
     }
 
-    /// Makes room at the cost of the address that has most, unless that is the one that wants it.
+    /// Forgets the longest silent stream of the address with most, unless `wanting` would then have
+    /// more.
     fn forget_one(&mut self, wanting: IpAddr) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for address in self.streams.keys() {
@@ -209,7 +210,7 @@ impl Datagrams<'_> {
         }
     }
 
-    /// How long to sleep: not at all shortly before something is due.
+    /// Returns how long to sleep: 0 shortly before a reply is due.
     fn wait(&self) -> DurationNs {
         let Some((due, ..)) = self.held.front() else { return STOP_CHECK };
         let left = due.since(monotonic_now()).as_ns();
@@ -218,7 +219,7 @@ impl Datagrams<'_> {
     }
 }
 
-/// An endpoint that listens everywhere is at its port of loopback, too.
+/// An endpoint that listens on all addresses is reachable on loopback, too.
 fn is_same(own: SocketAddr, other: SocketAddr) -> bool {
     let other_ip = other.ip().to_canonical();
     let everywhere = own.ip().is_unspecified() && other_ip.is_loopback();

@@ -1,4 +1,4 @@
-//! The flags of load, which `load` and `compare` share.
+//! Load flags, shared by `load` and `compare`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// Each flag is the key of `[load]` with its name; one that is missing here is never read.
+    /// Flags and keys of `[load]` have the same names. A flag missing from this list has no effect.
     pub fn spec(&self) -> LoadSpec {
         macro_rules! spec {
             ($($key:ident)*) => {
@@ -126,7 +126,7 @@ impl LoadArgs {
         }
     }
 
-    /// The same with so many threads, where neither threads nor CPUs are given.
+    /// Like [`Self::spec`], with `threads` threads unless threads or CPUs are given.
     pub fn spec_on(&self, threads: u32) -> LoadSpec {
         let spec = self.spec();
         let threads = spec.threads.or_else(|| spec.cpus.is_none().then_some(threads));
@@ -134,7 +134,7 @@ impl LoadArgs {
     }
 }
 
-/// Half of the CPUs, so that the server has the others.
+/// Half of the allowed CPUs, so that the server has the others; at least 1.
 pub fn default_threads() -> u32 {
     (tare_io::system::allowed_cpus().len() as u32 / 2).max(1)
 }

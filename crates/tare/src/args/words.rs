@@ -1,4 +1,4 @@
-//! Words on the command line that more than one command takes.
+//! Parsers of command-line values that several commands use.
 
 use tare_io::DurationNs;
 use tare_model::text::si_number;
@@ -14,7 +14,7 @@ pub fn positive_duration(text: &str) -> Result<DurationNs, String> {
     }
 }
 
-/// Reads `0,2-3`.
+/// Parses a list of CPUs such as `0,2-3`.
 pub fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
     let bad = || format!("'{text}' is not a list of CPUs; write 0 or 0,2-3");
     let number = |text: &str| text.parse::<usize>().map_err(|_| bad());

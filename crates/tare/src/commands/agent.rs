@@ -1,4 +1,4 @@
-//! `tare agent`: the program inside places, for who must bring it there.
+//! `tare agent`: writes the agent, the program that runs inside places, as an image.
 
 use std::path::PathBuf;
 

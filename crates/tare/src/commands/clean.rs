@@ -27,7 +27,7 @@ pub struct Clean {
 pub fn run(args: &Clean) -> Result<(), Failure> {
     let mut cleaned = journal::clean(&journal_folder()?);
     let swept = args.context.as_deref().map(survey::sweep).transpose();
-    // What was removed here is told all the same.
+    // Report what was removed locally even if cleaning the cluster failed.
     let swept = swept.unwrap_or_else(|error| {
         cleaned.complaints.push(error.to_string());
         None

@@ -1,4 +1,4 @@
-//! `tare compare URL URL …`: servers beside each other.
+//! `tare compare URL URL …`: compares servers.
 
 use std::path::PathBuf;
 
@@ -81,12 +81,12 @@ pub struct Compare {
     name: Option<String>,
     #[command(flatten)]
     outputs: OutputArgs,
-    /// Names of variants as they were typed.
+    /// Variant names in the order in which they were typed.
     #[arg(skip)]
     typed: Vec<String>,
 }
 
-/// When to stop, and what decides.
+/// Settings of a plan that flags can override.
 #[derive(Args)]
 pub struct Choices {
     /// Stop when every verdict is known to ± this; default: 2%, or a tenth of the overhead
@@ -145,7 +145,7 @@ pub struct Choices {
     seed: Option<u64>,
 }
 
-/// Where results go.
+/// Outputs of a run, and its exit code.
 #[derive(Args)]
 pub struct OutputArgs {
     /// Exit with 1 if an overhead's entire interval exceeds this limit: 'p99 > 5%', 'NAME: cpu >
@@ -179,7 +179,7 @@ impl OutputArgs {
         self.options_unchecked()
     }
 
-    /// Of a run whose plan is not read yet.
+    /// Like [`Self::options`] without checking gates: the plan is not read yet.
     pub fn options_unchecked(&self) -> Result<RunOptions, Failure> {
         Ok(RunOptions {
             store: store_path(self.store.as_ref())?,
@@ -193,7 +193,7 @@ impl OutputArgs {
 }
 
 impl Choices {
-    /// Puts what the user chose in place of what the plan has.
+    /// Overrides the plan with what the user chose.
     pub fn change<L>(&self, plan: &mut PlanParts<L>) {
         let stop = &mut plan.stop;
         if let Some(precision) = self.precision {
@@ -303,7 +303,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
     let mut is_given = false;
     for text in &args.variants {
         let (name, url) = name_and_url(text);
-        // A URL without a name is that of every server that is launched and has no other.
+        // A URL with {port} and no name applies to all launched servers without their own.
         if name == url && url.contains("{port}") && !args.launch.is_empty() {
             if std::mem::replace(&mut is_given, true) {
                 let allowed = "two URLs without a name have {port}; write NAME=URL";
@@ -348,13 +348,13 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         }
         variant.unix_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
     }
-    // The first that was typed is the baseline, whether by its URL or by --launch.
+    // The first variant typed, by URL or by --launch, is the baseline.
     let at = |variant: &Variant| args.typed.iter().position(|name| *name == variant.name);
     variants.sort_by_key(|variant| at(variant).unwrap_or(usize::MAX));
     Ok(variants)
 }
 
-/// What --urls lists; the servers are the variants'.
+/// Returns the paths listed in the --urls file; the variants give the servers.
 fn paths(args: &Compare) -> Result<Vec<String>, Failure> {
     let Some(file) = &args.urls else { return Ok(Vec::new()) };
     url_list::paths(file)
@@ -368,7 +368,7 @@ fn name_and_url(text: &str) -> (&str, &str) {
 }
 
 impl Compare {
-    /// Takes over the order in which URLs and launches were typed.
+    /// Records the order in which URLs and launches were typed.
     pub fn order_by(&mut self, matches: &ArgMatches) {
         let indices = |id: &str| matches.indices_of(id).into_iter().flatten();
         let urls = indices("variants").zip(&self.variants).map(|(at, t)| (at, name_and_url(t).0));
@@ -379,7 +379,7 @@ impl Compare {
     }
 }
 
-/// Headers that begin with a variant's name are its own; the others are everybody's.
+/// Moves headers with a variant's name to that variant; returns the others, which all share.
 fn share_headers(headers: &[String], variants: &mut [Variant]) -> Vec<String> {
     let mut shared = Vec::new();
     for header in headers {

@@ -148,7 +148,7 @@ fn kernel() -> Vec<Line> {
 
 const BRIDGES: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 
-/// Places on tare's network meet on a bridge.
+/// Reports whether bridged packets pass iptables; places on tare's network share a bridge.
 fn bridges(setting: Option<&str>) -> &'static str {
     match setting.map(str::trim) {
         Some("1") => {
@@ -184,7 +184,7 @@ fn programs_found() -> Vec<Line> {
         let text = match programs::find(names) {
             Some(path) => {
                 let version = tare_lab::machine::commands::version(&path, flag).unwrap_or_default();
-                // Some print a bare number.
+                // Some programs print only a number.
                 match version.starts_with(|c: char| c.is_ascii_digit()) {
                     true => format!("{} {version}", names[0]),
                     false if version.is_empty() => path.display().to_string(),
@@ -198,7 +198,7 @@ fn programs_found() -> Vec<Line> {
     known.iter().map(line).collect()
 }
 
-/// Where servers and clients can run, and what each kind lacks.
+/// Lists the kinds of places, and why a kind is unavailable.
 fn places() -> Vec<Line> {
     let line = |(name, found): (&str, Result<String, String>)| {
         let text = match found {
@@ -225,7 +225,7 @@ fn store() -> Line {
     ("store", text)
 }
 
-/// Two identical servers for so long: how far apart they could still be.
+/// Compares two identical servers for `time` and reports the resolution reached.
 fn noise(
     name: &str,
     server: &ServerSpec,
@@ -244,7 +244,7 @@ fn noise(
         seed: random_seed(),
         load: LoadSpec { connections: Some(20), threads, ..LoadSpec::default() },
         stop: Stop {
-            // Never reached: the time is what ends it.
+            // Never reached: the time limit ends the run.
             precision: 1e-6,
             of_effect: 0.0,
             tolerance: PRECISION,
@@ -253,7 +253,7 @@ fn noise(
             rounds: None,
             lost_rounds: 0,
         },
-        // Not chosen by that precision either.
+        // Fixed, since this precision would make the chosen number meaningless.
         slices: Slices { cycles: Some(NOISE_CYCLES), ..Slices::default() },
         load_cpus,
         server_cpus,
@@ -284,7 +284,7 @@ fn noise(
     ))
 }
 
-/// The optimum for launch and slice variances as they are usual.
+/// Optimal for typical variances of launches and slices.
 const NOISE_CYCLES: u32 = 5;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `tare filter`: URL filters without a server around them.
+//! `tare filter`: URL filters without a server.
 
 mod ask;
 mod bench;
@@ -41,7 +41,7 @@ pub fn run(args: &Filter) -> Result<(), Failure> {
     }
 }
 
-/// A filter by its name, or a library by its path.
+/// Parses the name of a filter or the path of a library.
 fn named(text: &str, prefix: &str) -> Result<FilterSpec, Failure> {
     let usage = |why: String| Failure::usage(format!("filter '{text}': {why}"));
     let is_path = text.contains('/') || Path::new(text).extension().is_some_and(|e| e == "so");

@@ -1,4 +1,4 @@
-//! `tare import FILE…`: other tools' results into the store, audited.
+//! `tare import FILE…`: audits and stores other tools' results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -86,10 +86,10 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     outputs.write(&document, Some(&kept))
 }
 
-/// More are no study.
+/// Most outputs that are read at once.
 const OUTPUTS_MAX: usize = 5000;
 
-/// All files, before any of them is kept.
+/// Reads all files before any of them is stored.
 fn read_all(args: &Import) -> Result<Imported, Failure> {
     if args.names.iter().any(|name| name.trim().is_empty()) {
         return Err(Failure::flag("--as", "''", "a variant needs a name"));
@@ -145,7 +145,7 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
     Ok(import)
 }
 
-/// `FILE:LINE=NAME`, where it is of one of these files; as the file was given, or as it is shown.
+/// Parses `FILE:LINE=NAME` if FILE is one of these files, as typed or as shown.
 fn of_line(name: &str, files: &[PathBuf]) -> Option<(String, u32, String)> {
     files.iter().find_map(|file| {
         let given = printable(&file.display().to_string());
@@ -156,14 +156,14 @@ fn of_line(name: &str, files: &[PathBuf]) -> Option<(String, u32, String)> {
     })
 }
 
-/// A name of that form whose file is none of these was mistyped.
+/// Whether a name has the form `FILE:LINE=NAME`; with an unknown file, it is a typing error.
 fn looks_like_a_line(name: &str) -> bool {
     let before = name.split_once('=').map(|(before, _)| before);
     let line = before.and_then(|before| before.rsplit_once(':')).map(|(_, line)| line);
     line.is_some_and(|line| !line.is_empty() && line.chars().all(|c| c.is_ascii_digit()))
 }
 
-/// The names of a file's outputs by their lines.
+/// Returns the names given to a file's outputs, by line.
 fn at_lines(
     all: &[(String, u32, String)],
     file: &str,
@@ -193,7 +193,7 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Compares with another variant.
+/// Makes another variant the baseline.
 pub fn rebase(import: &mut Imported, baseline: &str) -> Result<(), Failure> {
     if !import.variants().contains(&baseline) {
         let allowed = format!("there are: {}", import.variants().join(", "));
@@ -213,7 +213,7 @@ fn open(path: &std::path::Path) -> Result<Box<dyn BufRead>, Failure> {
     Ok(Box::new(BufReader::new(input)))
 }
 
-/// An import of the store, as its report.
+/// Returns the report of a stored import.
 pub fn stored(
     found: &str,
     row: &RunRow,

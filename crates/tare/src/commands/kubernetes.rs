@@ -1,5 +1,5 @@
-//! `tare kubernetes exec`: the process that carries the streams of a program in a pod. tare starts
-//! it itself: what waits for a cluster's words must not be where load is made.
+//! `tare kubernetes exec`: carries the streams of a program in a pod. tare starts it as a separate
+//! process, so that waiting for the cluster does not disturb the load.
 
 use clap::{Args, Subcommand};
 use tare_kube::exec::{self, Exec};

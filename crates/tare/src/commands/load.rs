@@ -1,4 +1,4 @@
-//! `tare load URL`: load on one target.
+//! `tare load URL`: puts load on one server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
     conclude(&report)
 }
 
-/// Where clients are, if not here.
+/// Returns the places of the clients; none if they run here.
 fn places(args: &Load) -> Result<Vec<PlaceSpec>, Failure> {
     match &args.kubernetes {
         Some(pods) => Ok(pods.places()),
@@ -138,14 +138,14 @@ fn places(args: &Load) -> Result<Vec<PlaceSpec>, Failure> {
 
 fn conclude(report: &LoadReport) -> Result<(), Failure> {
     nothing_good(report)?;
-    // Numbers that a guard forbids are printed, and do not pass for a success.
+    // Void numbers are printed, but the command fails.
     match report.guards.iter().find(|guard| guard.severity == Severity::Void) {
         Some(guard) => Err(Failure::void(format!("void ({}): {}", guard.code, guard.text))),
         None => Ok(()),
     }
 }
 
-/// A run without one good reply measured nothing.
+/// Fails if requests were started and none got a good reply.
 fn nothing_good(report: &LoadReport) -> Result<(), Failure> {
     if report.requests.good > 0 || report.requests.started == 0 {
         return Ok(());
@@ -161,7 +161,6 @@ fn nothing_good(report: &LoadReport) -> Result<(), Failure> {
     Err(Failure::target(format!("not one good reply from {}: {why}", report.asked.address)))
 }
 
-/// Where results go.
 struct Outputs {
     json: Option<Output>,
     csv: Option<Output>,
@@ -195,7 +194,7 @@ impl Outputs {
         [&self.json, &self.csv, &self.hdr].into_iter().flatten()
     }
 
-    /// The text goes to standard output, unless something else has that.
+    /// Writes the files; prints the text unless one of them is standard output.
     fn write(&mut self, report: &LoadReport, hdr_log: &str) -> Result<(), Failure> {
         if !self.all().any(Output::is_stdout) {
             print(&text::render(report))
@@ -215,7 +214,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
     let stages = stages.map_err(|error| Failure::usage(format!("--stages: {error}")))?;
-    // Clients elsewhere have CPUs of their own, and there are more where one thread is not enough.
+    // Remote clients have their own CPUs; more of them replace more threads.
     let is_here = args.kubernetes.is_none() && args.ssh.is_empty();
     let threads = if is_here { default_threads() } else { 1 };
     let mut spec = args.load.spec_on(threads);
@@ -257,12 +256,12 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     Ok(plan)
 }
 
-/// Workers hand over what they counted at least this often; the live line is drawn as often.
+/// Workers report their counts, and the live line is redrawn, at least this often.
 const TICK_MAX: DurationNs = DurationNs::from_ms(250);
 const DEFAULT_DURATION: DurationNs = DurationNs::from_secs(10);
-/// With --requests alone; the requests end it, or their timeouts do.
+/// Window of --requests alone: the last request ends it, or its timeout does.
 const NO_END: DurationNs = DurationNs::from_secs(366 * 86_400);
-/// A whole number of ticks makes an interval.
+/// Divides an interval into equal ticks of at most [`TICK_MAX`].
 fn tick(interval: DurationNs) -> DurationNs {
     let ticks = interval.as_ns().div_ceil(TICK_MAX.as_ns());
     DurationNs::from_ns(interval.as_ns() / ticks.max(1))

@@ -1,4 +1,4 @@
-//! `tare net HOST`: what the network to an endpoint costs; `tare net --serve`: the endpoint.
+//! `tare net HOST`: measures the network to an endpoint; `tare net --serve` is the endpoint.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -117,7 +117,7 @@ pub struct Net {
     loss: f64,
 }
 
-/// A list that came from one word.
+/// Sizes from one argument; clap would take a `Vec` for a repeated one.
 type Sizes = std::sync::Arc<[u32]>;
 
 fn size_list(text: &str) -> Result<Sizes, String> {
@@ -179,7 +179,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
 const SHORTEST: DurationNs = DurationNs::from_ms(10);
 const LONGEST: DurationNs = DurationNs::from_secs(86_400);
 
-/// Each test with each size.
+/// Returns the loads: each test with each size.
 fn cells(args: &Net) -> Result<Vec<Load>, Failure> {
     let defaults = [NetTest::TcpRr, NetTest::TcpStream];
     let tests = if args.tests.is_empty() { &defaults[..] } else { &args.tests };
@@ -233,7 +233,7 @@ fn run_serve(args: &Net) -> Result<(), Failure> {
     serve(&plan, |listens| format!("tare net: serving on {listens}, TCP and UDP\n"))
 }
 
-/// `host`, `host:port`, `[::1]:port`, or a bare IPv6 address.
+/// Parses `host`, `host:port`, `[::1]:port`, or a bare IPv6 address.
 pub fn host_and_port(text: &str, port: u16) -> Result<(String, u16), Failure> {
     let bad = || {
         let allowed = "write a host, host:port or [address]:port";

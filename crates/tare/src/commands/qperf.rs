@@ -1,4 +1,4 @@
-//! `tare qperf`: the tests of `tare net` behind qperf's own flags, in qperf's own shape.
+//! `tare qperf`: the tests of `tare net` with qperf's flags and output.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub struct Qperf {
     words: Vec<String>,
 }
 
-/// Called through a link of that name.
+/// Runs when tare is called through a link named qperf.
 pub fn run_linked() -> Result<(), Failure> {
     run_words(&std::env::args().skip(1).collect::<Vec<_>>())
 }
@@ -74,7 +74,7 @@ fn run_words(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first loop is the outermost.
+/// Runs the test for all values; the first loop is the outermost.
 fn run_loops(
     asked: &AskedTest,
     loops: &[Loop],
@@ -143,7 +143,7 @@ fn run_test(
     said(&block(test.name(), &lines(test, with, cell), &with.show))
 }
 
-/// As qperf has them.
+/// Default sizes of qperf.
 fn default_size(test: Test) -> u32 {
     match test {
         Test::TcpBw => 64 << 10,
@@ -159,7 +159,7 @@ fn lines(test: Test, with: &Settings, cell: &NetCell) -> Vec<Line> {
     let received = cell.bytes as f64 / seconds;
     match test {
         Test::UdpBw => {
-            // Lost ones were sent as well.
+            // Lost messages were sent as well.
             let sent = received * cell.sent as f64 / (cell.sent - cell.lost).max(1) as f64;
             add("send_bw", Value::Bandwidth(sent));
             add("recv_bw", Value::Bandwidth(received));
@@ -169,7 +169,7 @@ fn lines(test: Test, with: &Settings, cell: &NetCell) -> Vec<Line> {
     }
     let is_latency = matches!(test, Test::TcpLat | Test::UdpLat);
     if with.show.statistics {
-        // qperf counts what both ends receive.
+        // qperf counts messages received at both ends.
         let both = if is_latency { 2.0 } else { 1.0 };
         add("msg_rate", Value::Rate(cell.messages as f64 / seconds * both));
     }

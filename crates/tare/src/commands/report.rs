@@ -1,4 +1,4 @@
-//! `tare report RUN`: a stored run again.
+//! `tare report RUN`: reports a stored run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -108,13 +108,13 @@ pub fn run(args: &Report) -> Result<(), Failure> {
     gate::judge(&args.fail_if, &asked, &document.report)
 }
 
-/// "3-8"
+/// Parses a range of runs such as "3-8".
 fn range(text: &str) -> Option<(i64, i64)> {
     let (first, last) = text.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// The experiment's name, and what is swept.
+/// Returns the experiment's name and the swept keys, which all runs of a sweep share.
 fn shared_by_a_sweep(
     report: &RunReport,
     values: &BTreeMap<String, String>,
@@ -124,11 +124,11 @@ fn shared_by_a_sweep(
 
 const NAME_ITS_RUNS: &str = "name its first run and its last, as 'tare runs' lists them";
 
-/// More values than these are no sweep.
+/// Most runs in the report of a sweep.
 const CELLS_MAX: i64 = 10_000;
 
 impl Report {
-    /// The runs of a sweep, together as they were when they were measured.
+    /// Reports the runs of a sweep together, as when they were measured.
     fn sweep(&self, store: &Store, first: i64, last: i64) -> Result<(), Failure> {
         if last < first || last - first >= CELLS_MAX {
             let allowed = format!("the first run and the last, up to {CELLS_MAX} of them");
@@ -172,7 +172,7 @@ impl Report {
         self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))
     }
 
-    /// A run of ours, and the metrics that it was to resolve.
+    /// Reads a run that tare measured, and the metrics that it was to resolve.
     fn read(&self, store: &Store, text: &str) -> Result<(RunDocument, Vec<Metric>), Failure> {
         let row = store.find_run(text)?;
         if row.is_import {
@@ -210,7 +210,7 @@ impl Report {
         self.format.is_none() && !self.why && !self.quiet && forms.is_empty()
     }
 
-    /// In the forms that were asked for.
+    /// Writes the document in the requested formats.
     fn write(&self, document: &dyn Document) -> Result<(), Failure> {
         let Some(form) = self.format.or(self.why.then_some(Form::Why)) else {
             let forms = files_of([&self.json, &self.markdown, &self.csv, &self.html]);

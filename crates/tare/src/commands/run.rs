@@ -1,4 +1,4 @@
-//! `tare run FILE.toml`: an experiment.
+//! `tare run FILE.toml`: runs an experiment.
 
 use std::path::PathBuf;
 

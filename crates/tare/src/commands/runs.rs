@@ -1,4 +1,4 @@
-//! `tare runs`: what is in the store.
+//! `tare runs`: lists and deletes stored runs.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
             true => format!("no such runs in {}\n", store.path().display()),
             false => list(&store, &runs, &concluded, args.all),
         };
-        // Where nothing can be kept, the next list would begin with the same.
+        // A store that cannot be written to keeps no verdicts; listing again would not help.
         if concluded.missing > 0 && store.is_ours() {
             let runs = counted(concluded.missing as u64, "run", "runs");
             text += &format!("the verdicts of {runs} are not worked out yet: list them again\n");
@@ -66,10 +66,10 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
     print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }
 
-/// For verdicts that are not known yet; the newest runs' come first.
+/// Time for computing missing verdicts, those of the newest runs first.
 const PATIENCE: DurationNs = DurationNs::from_ms(500);
 
-/// All of them are looked up before the first is deleted.
+/// Looks up all runs before it deletes the first.
 fn delete(store: &mut Store, texts: &[String]) -> Result<String, Failure> {
     let rows: Result<Vec<RunRow>, _> = texts.iter().map(|text| store.find_run(text)).collect();
     let mut told = String::new();
@@ -96,7 +96,7 @@ fn events(store: &Store, text: &str) -> Result<String, Failure> {
     Ok(lines.collect())
 }
 
-/// A line a run; those that measured nothing share one, unless `all` are wanted.
+/// Writes a line per run; runs that measured nothing share one unless `all` is set.
 fn list(store: &Store, runs: &[RunRow], concluded: &Conclusions, all: bool) -> String {
     let is_empty = |run: &RunRow| run.rounds == 0 && !run.is_import && !is_running(run);
     let groups = runs.chunk_by(|a, b| !all && is_empty(a) && is_empty(b));
@@ -128,7 +128,7 @@ fn state(run: &RunRow) -> &str {
     }
 }
 
-/// Newest first, as runs are.
+/// Writes one line for several runs; the newest is first.
 fn folded(runs: &[RunRow]) -> String {
     let [last, .., first] = runs else { return String::new() };
     let mut states: Vec<&str> = runs.iter().map(state).collect();
@@ -143,10 +143,10 @@ fn folded(runs: &[RunRow]) -> String {
     )
 }
 
-/// Plans of so many of the newest are looked into.
+/// Plans are read only for this many of the newest runs.
 const RECENT: usize = 200;
 
-/// A run's name; where that is only its variants', with what is behind those.
+/// Returns a run's name; if it only lists the variants, adds how their commands differ.
 fn name(store: &Store, run: &RunRow, is_recent: bool) -> String {
     if run.is_import || !is_recent || run.name != run.variants.join(" vs. ") {
         return run.name.clone();
@@ -155,7 +155,7 @@ fn name(store: &Store, run: &RunRow, is_recent: bool) -> String {
     plan.and_then(|plan| told_apart(&plan)).unwrap_or_else(|| run.name.clone())
 }
 
-/// `b (s.js parse) against a (s.js)`: by the words in which two commands differ.
+/// Describes two variants by what differs in their commands: `b (s.js parse) against a (s.js)`.
 fn told_apart(plan: &PlanParts) -> Option<String> {
     let [a, b] = plan.variants.as_slice() else { return None };
     let (baseline, other) = if b.baseline { (b, a) } else { (a, b) };
@@ -168,7 +168,7 @@ fn told_apart(plan: &PlanParts) -> Option<String> {
     (text.chars().count() <= NAME_MAX).then_some(text)
 }
 
-/// What two commands do not share, and the word before it.
+/// Returns the words that two commands do not share; with the word before if one has none.
 fn apart(a: &str, b: &str) -> Option<[String; 2]> {
     let [a, b] = [a, b].map(|text| text.split_whitespace().collect::<Vec<&str>>());
     let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
@@ -177,20 +177,20 @@ fn apart(a: &str, b: &str) -> Option<[String; 2]> {
     if mine.is_empty() && theirs.is_empty() {
         return None;
     }
-    // One word more where one of them would have none.
+    // Include the word before if one of them would be empty.
     let from = shared - usize::from(mine.len().min(theirs.len()) == end).min(shared);
     let words = |all: &[&str]| all[from..all.len() - end].join(" ");
     let both = [words(&a), words(&b)];
     both.iter().all(|words| !words.is_empty()).then_some(both)
 }
 
-/// A longer name is no name.
+/// Longest name shown, in characters.
 const NAME_MAX: usize = 70;
 
-/// Verdicts that a line has room for.
+/// Most verdicts shown on a line.
 const TOLD: usize = 3;
 
-/// What a run concluded in the first of the metrics asked for: `: slower, +3.9 %`.
+/// Returns the verdicts on the first requested metric: `: slower, +3.9 %`.
 fn in_words(all: &[Conclusion]) -> String {
     let Some(first) = all.first() else { return String::new() };
     let all: Vec<&Conclusion> = all.iter().filter(|one| one.metric == first.metric).collect();
@@ -212,7 +212,7 @@ fn in_words(all: &[Conclusion]) -> String {
     }
 }
 
-/// Why a run ended, beside a number of rounds.
+/// Returns why a run ended, in words.
 fn ended(word: &str) -> &str {
     match word {
         "rounds" => "round limit",

@@ -1,4 +1,4 @@
-//! `tare steps`: what it takes to put something in place.
+//! `tare steps`: measures what it takes to put something in place.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
@@ -69,7 +69,7 @@ pub struct Steps {
     outputs: FormFiles,
 }
 
-/// A file that names procedures.
+/// An experiment file, which lists procedures.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Experiment {
@@ -87,12 +87,12 @@ struct ExperimentVariant {
     name: Option<String>,
     #[serde(default)]
     baseline: bool,
-    /// In the place of the procedure's own.
+    /// Added to the procedure's variables; overrides those of the same name.
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
 
-/// What files say together.
+/// Contents of all files.
 struct Asking {
     name: String,
     repetitions: u32,
@@ -178,7 +178,7 @@ fn read(args: &Steps) -> Result<Asking, Failure> {
     Ok(asking)
 }
 
-/// A procedure, or an experiment that names several.
+/// Reads a procedure, or an experiment that lists several.
 fn read_one(path: &Path) -> Result<Asking, Failure> {
     let text = toml_file::read(path)?;
     let source = Source { path, text: &text };
@@ -219,7 +219,7 @@ fn procedure(path: &Path) -> Result<(Procedure, PathBuf), Failure> {
     Ok((procedure, whole.parent().unwrap_or(Path::new("/")).to_owned()))
 }
 
-/// Leaves out what cannot be carried out here: names and reasons.
+/// Removes procedures that cannot be carried out here; returns their names and the reasons.
 fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
     let mut skipped = Vec::new();
     let baseline = asking.procedures[asking.baseline].0.name.clone();
@@ -244,7 +244,7 @@ fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
     Ok(skipped)
 }
 
-/// What cannot be carried out so.
+/// Rejects flags that do not suit the procedures.
 fn check(args: &Steps, asking: &Asking) -> Result<(), Failure> {
     let wrong = |text: String| Err(Failure::usage(text));
     if (args.from.is_some() || args.keep) && asking.procedures.len() > 1 {
@@ -287,7 +287,7 @@ fn check(args: &Steps, asking: &Asking) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says on standard error how it goes.
+/// Reports progress on standard error.
 struct Teller<'a> {
     quiet: bool,
     procedures: &'a [Procedure],

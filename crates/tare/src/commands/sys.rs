@@ -1,4 +1,4 @@
-//! `tare sys`: what a system call costs here, by processes started for that.
+//! `tare sys`: measures what system calls cost here, in separate processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -65,7 +65,7 @@ pub struct Sys {
 }
 
 const SLICE: DurationNs = DurationNs::from_ms(2);
-/// The share of a launch's slices that is cut off at each end before their mean is taken.
+/// Share of a launch's slices trimmed at each end before averaging.
 const TRIM: f64 = 0.2;
 const LEVEL: f64 = 0.95;
 
@@ -134,7 +134,7 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
     }
 }
 
-/// Processes that take turns on a CPU would each seem to have it all.
+/// Rejects more copies than CPUs: each must have a CPU to itself.
 fn check_copies(args: &Sys) -> Result<(), Failure> {
     let cpus = args.cpus.clone().unwrap_or_else(tare_io::system::allowed_cpus).len();
     if args.copies as usize > cpus.max(1) {
@@ -144,15 +144,15 @@ fn check_copies(args: &Sys) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fewer slices than these have no mean worth trimming.
+/// Fewest slices for a trimmed mean.
 const CYCLES_MIN: u64 = 3;
 
-/// What launches found of one call.
+/// Results of all launches for one call.
 #[derive(Default)]
 struct CallLaunches {
-    /// Nanoseconds a call: of each launch.
+    /// Nanoseconds per call, one value per launch.
     ns: Vec<f64>,
-    /// Calls a second of all copies: of each launch.
+    /// Calls per second of all copies together, one value per launch.
     per_s: Vec<f64>,
     made: u64,
     elapsed_ns: u64,
@@ -182,7 +182,7 @@ fn run_launch(
 ) -> Result<(), Failure> {
     let mut slices: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
-    // Before the first cycle each call is made once for nothing: its code and pages are then there.
+    // The first cycle is not counted: it brings the code and pages of each call into memory.
     for cycle in 0..=cycles {
         let mut left: Vec<usize> = (0..calls.len()).collect();
         while !left.is_empty() && !stop.load(Ordering::Relaxed) {
@@ -251,7 +251,7 @@ impl Copies {
         Ok(workers)
     }
 
-    /// All of them make a call at the same time; or why one cannot.
+    /// Makes all copies make a call at the same time; the inner error says why one cannot.
     fn make(&mut self, call: Call) -> Result<Result<Vec<Counted>, String>, Failure> {
         let gone = || Failure::environment("a process that makes calls has ended");
         for worker in &mut self.0 {
@@ -279,7 +279,7 @@ impl Copies {
 impl Drop for Copies {
     fn drop(&mut self) {
         for Worker { child, to, .. } in self.0.drain(..) {
-            // Without orders it ends.
+            // The worker ends when its standard input closes.
             drop(to);
             let mut child = child;
             let _ = child.wait();
@@ -287,14 +287,14 @@ impl Drop for Copies {
     }
 }
 
-/// A worker: an order a line, an answer a line.
+/// Runs a worker: one order per line in, one answer per line out.
 fn work() -> Result<(), Failure> {
-    // Where it is pinned was said by --cpus, which clap has checked: the first is taken.
+    // Pins to the CPUs of the first --cpus; clap has checked them.
     let cpus = std::env::args().skip_while(|word| word != "--cpus").nth(1);
     if let Some(cpus) = cpus.and_then(|text| cpu_list(&text).ok()) {
         tare_io::process::pin_to(&cpus)?;
     }
-    // It is nobody's without its parent.
+    // End together with the parent process.
     let _ = tare_io::process::end_with_parent();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| Failure::environment(error.to_string()))?;

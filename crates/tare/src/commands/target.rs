@@ -1,4 +1,4 @@
-//! `tare target`: a server of known truth.
+//! `tare target`: a server with exactly known costs and latencies.
 
 use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
@@ -130,7 +130,7 @@ pub struct TargetArgs {
     seed: u64,
 }
 
-/// Servers that do not cost the same at all times.
+/// Options for a cost that changes over time.
 #[derive(Args)]
 struct HabitArgs {
     /// Defer this much work of each request until the server has been idle this long: 2us:3ms
@@ -230,15 +230,15 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
         let _ = std::fs::remove_file(path);
     }
     waited?;
-    // Nobody may be left to read it.
+    // Nobody may read standard error any more.
     let _ = std::io::stderr().write_all(target.stats.json().as_bytes());
     Ok(())
 }
 
-/// Files open beside connections: rings, listeners, standard streams.
+/// Open files besides connections: rings, listeners, standard streams.
 const SPARE_FILES: u64 = 64;
 
-/// Connections a thread can hold; files are made available for them.
+/// Returns the connections per thread, and raises the open-file limit for them.
 fn slots(args: &TargetArgs) -> Result<u32, Failure> {
     let wanted = args.max_connections.unwrap_or(SLOTS_MAX_BY_DEFAULT);
     let wanted_files = u64::from(wanted) * u64::from(args.threads) + SPARE_FILES;

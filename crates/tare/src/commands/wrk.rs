@@ -1,4 +1,4 @@
-//! `tare wrk`: wrk's and wrk2's command lines and output, tare's numbers.
+//! `tare wrk`: wrk's and wrk2's command lines and output, with tare's measurements.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub struct Wrk {
     args: Vec<String>,
 }
 
-/// The same as a program of its own, for links.
+/// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
 #[derive(Parser)]
 #[command(name = "wrk", disable_version_flag = true, max_term_width = 100)]
 struct Linked {
@@ -91,7 +91,7 @@ struct Linked {
     wrk: Wrk,
 }
 
-/// Called through a link named `wrk` or `wrk2`.
+/// Runs when tare is called through a link named `wrk` or `wrk2`.
 pub fn run_linked(name: &str) -> Result<(), Failure> {
     let linked = Linked::try_parse().map_err(super::one_line)?;
     if name == "wrk2" && linked.wrk.rate.is_none() && !linked.wrk.version {
@@ -239,7 +239,7 @@ fn finish(
     if interrupt::was_interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
-/// What wrk would have said nothing about.
+/// Returns problems that wrk would not report.
 fn notes(script: &Script, plan: &LoadPlan, url: &str, result: &LoadResult) -> Vec<String> {
     let total = &result.total;
     let mut notes = Vec::new();
@@ -286,7 +286,7 @@ fn body_size(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "write bytes, 64K, 256M or 1G".into())
 }
 
-/// wrk's times: a bare number is seconds.
+/// Parses a time as wrk does: a bare number is seconds.
 fn wrk_time(text: &str) -> Result<DurationNs, String> {
     let whole = text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty();
     let text = if whole { format!("{text}s") } else { text.to_owned() };

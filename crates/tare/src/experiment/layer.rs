@@ -1,4 +1,4 @@
-//! `layers` of a variant: tables with the setting that names the kind.
+//! Parses `layers` of a variant: tables in which one setting names the kind.
 
 use tare_model::layers::LayerSpec;
 use toml::{Spanned, Table, Value};
@@ -9,7 +9,7 @@ use tare_model::Failure;
 pub(super) fn layer(written: Spanned<Table>, source: &Source<'_>) -> Result<LayerSpec, Failure> {
     let at = written.span().start;
     let mut written = written;
-    // A hop's place is written as a variant's is.
+    // A hop's place is written like a variant's.
     if let Some(value) = written.get_mut().remove("place") {
         let place = super::place::place(Some(Spanned::new(at..at, value)), source)?;
         let place = Value::try_from(place).map_err(|why| source.at(at, &why.to_string()))?;

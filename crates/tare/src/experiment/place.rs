@@ -17,7 +17,7 @@ pub(super) fn place(
     Ok(whole(spec, source))
 }
 
-/// One client, or a list; `count` in a table stands for as many that are alike.
+/// Parses one client or a list; `count` in a table repeats that client.
 pub(super) fn clients(
     written: Option<Spanned<Value>>,
     source: &Source<'_>,
@@ -54,7 +54,7 @@ fn client(mut value: Value) -> Result<(ClientSpec, usize), String> {
     spec("client", value).map(|place| (ClientSpec::Place(place), count))
 }
 
-/// Beside the kind or among its settings, as all that a place may be told.
+/// Takes `count`, which may be beside the kind or among its settings.
 fn take_count(table: &mut Table) -> Option<Value> {
     let mut inner = PlaceSpec::KINDS.iter().map(|(kind, _)| *kind);
     let own = table.remove("count");
@@ -113,13 +113,13 @@ fn expected(key: &str, allowed: &str) -> String {
     )
 }
 
-/// The kind that a table names, its value, and the settings that stand beside it.
+/// Returns the kind that a table names, its value, and the settings beside it.
 fn one_kind(key: &str, mut table: Table, allowed: &str) -> Result<(String, Value, Table), String> {
     let is_kind = |name: &&String| PlaceSpec::KINDS.iter().any(|(kind, _)| kind == name);
     let kinds: Vec<String> = table.keys().filter(is_kind).cloned().collect();
     let kind = match kinds.as_slice() {
         [kind] => kind.clone(),
-        // One that is not known is told by its name.
+        // An unknown kind is returned by its name, for the error message.
         [] => {
             let engine = table.keys().find(|key| ENGINES.contains(&key.as_str()));
             let only = table.keys().next().filter(|_| table.len() == 1);
@@ -133,7 +133,7 @@ fn one_kind(key: &str, mut table: Table, allowed: &str) -> Result<(String, Value
     Ok((kind, inner, table))
 }
 
-/// Files that it names are relative to the experiment's.
+/// Makes paths in the place absolute; they are relative to the experiment file.
 fn whole(mut spec: PlaceSpec, source: &Source<'_>) -> PlaceSpec {
     for path in spec.paths() {
         *path = source.whole(path);

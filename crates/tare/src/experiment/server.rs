@@ -1,5 +1,5 @@
-//! `[server.NAME]`: a command with what goes with it, or a key that names a kind, or the URL of one
-//! that is up already.
+//! `[server.NAME]`: a command and its settings, a key that names a kind, or the URL of a running
+//! server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,18 +15,18 @@ use toml::Spanned;
 use super::Source;
 use tare_model::Failure;
 
-/// As it is written.
+/// A server's table as written.
 #[derive(Default)]
 pub(super) struct Table {
     command: Option<String>,
     env: BTreeMap<String, String>,
     ready_within: Option<DurationNs>,
     access_log: Option<String>,
-    /// By their own keys: `nginx = { … }`.
+    /// Servers given by the key of their kind: `nginx = { … }`.
     kinds: Vec<ServerSpec>,
-    /// Where it answers; of a server without anything above: where it is up already.
+    /// URL of the server; alone, it means that the server is already running.
     pub url: Option<String>,
-    /// With such a URL: where it answers instead.
+    /// Unix socket to connect to instead of the URL's host.
     pub unix_socket: Option<PathBuf>,
 }
 
@@ -118,7 +118,7 @@ impl<'de> Deserialize<'de> for Table {
     }
 }
 
-/// One key of a map and its value, as serde reads an enum: errors keep their place in the file.
+/// One key and value of a map, read by serde as an enum, so that errors keep their position.
 struct Entry<'a, M> {
     key: &'a str,
     map: &'a mut M,

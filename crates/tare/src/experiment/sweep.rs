@@ -1,5 +1,5 @@
-//! `[sweep]`: the experiment repeated over values, each repetition a plan of its own. A key is one
-//! of load, or else one of servers' ([`settings`]).
+//! `[sweep]`: repeats the experiment for each value, with a plan for each. A key is a key of load
+//! or a setting of servers ([`settings`]).
 
 mod settings;
 
@@ -15,7 +15,7 @@ use super::Source;
 use crate::net::sizes::{size, sizes};
 use tare_model::Failure;
 
-/// As they are written: a list, or sizes in one word, `"1:256K:*64"`.
+/// Values as written: a list, or sizes in one word, `"1:256K:*64"`.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "write a list of values, or sizes as \"1:256K:*64\"")]
 pub(super) enum Values {
@@ -33,13 +33,13 @@ pub(super) enum Value {
 
 type Put = fn(&mut Draft, &Value) -> Result<(), String>;
 
-/// What can be swept, and how a value is put into a plan.
+/// Keys of load that can be swept, and how a value is put into a plan.
 const KEYS: [(&str, Put); 8] = [
     ("connections", |plan, value| {
         plan.load.connections = Some(value.whole()?);
         Ok(())
     }),
-    // As fast as replies come: the closed loop is a rate among others.
+    // A rate of 0 is the closed loop.
     ("rate", |plan, value| {
         let rate = value.number()?;
         plan.load.rate = (rate != CLOSED).then_some(rate);
@@ -74,9 +74,9 @@ const KEYS: [(&str, Put); 8] = [
     }),
 ];
 
-/// A rate of nothing asked for: each connection asks again when it has its reply.
+/// Rate that stands for the closed loop.
 const CLOSED: f64 = 0.0;
-/// As many as a person will wait for.
+/// Most cells of a sweep.
 const CELLS_MAX: usize = 1000;
 
 impl Value {
@@ -95,7 +95,7 @@ impl Value {
         }
     }
 
-    /// In bytes, or as "4K".
+    /// Reads a size in bytes or as "4K".
     fn size(&self) -> Result<u32, String> {
         match self {
             Self::Word(word) => size(word),
@@ -111,7 +111,7 @@ impl Value {
         }
     }
 
-    /// As it stands in reports.
+    /// Returns the value as shown in reports.
     fn text(&self, key: &str) -> String {
         match (key, self) {
             ("rate", Self::Number(CLOSED)) => "closed loop".to_owned(),
@@ -145,7 +145,7 @@ impl Values {
     }
 }
 
-/// The plans of all cells, in the file's order; the last key changes fastest.
+/// Returns the plans of all cells, in the file's order; the last key changes fastest.
 pub(super) fn cells(
     plan: Draft,
     sweep: &BTreeMap<String, Spanned<Values>>,
@@ -192,7 +192,7 @@ pub(super) fn cells(
     Ok(cells)
 }
 
-/// Makes the path that long by adding to its end.
+/// Pads the path at its end to this length.
 fn lengthen(url: &mut String, length: usize) -> Result<(), String> {
     let start = url.find("://").map_or(0, |at| at + 3);
     let path = url[start..].find('/').map_or(url.len(), |at| start + at);

@@ -1,4 +1,4 @@
-//! What experiment files mean, and what is said of bad ones.
+//! Tests how experiment files are read, and the errors for invalid ones.
 
 use tare_model::found::Found;
 use tare_model::places::{ContainerSpec, PlaceSpec};
@@ -274,7 +274,7 @@ fn values_out_of_range_are_refused_before_anything_starts() {
     }
 }
 
-/// An experiment whose second variant has these layers, and says this beside them.
+/// Returns a plan in which the second variant has these layers and further settings.
 fn with_layers(layers: &str, more: &str) -> Result<Plan, Failure> {
     let tls = match more.contains("server = \"tls\"") {
         true => "[server.tls]\nnginx = { tls = true }\n",
@@ -340,7 +340,7 @@ fn a_hop_says_where_it_runs_and_what_it_may_use() {
     }
 }
 
-/// An experiment whose second variant says so of its clients.
+/// Returns a plan in which the second variant has these clients.
 fn with_client(written: &str) -> Result<Plan, Failure> {
     let text = format!(
         "name = \"x\"\n[load]\nconnections = 8\n[server.web]\nnginx = {{}}\n\

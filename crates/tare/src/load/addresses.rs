@@ -1,4 +1,4 @@
-//! Names to addresses, and seeds for those who chose none.
+//! Resolves names to addresses, and makes random seeds.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -9,11 +9,11 @@ use tare_model::load::Family;
 use crate::load::interrupt;
 use tare_model::Failure;
 
-/// For choosing among several addresses of one name.
+/// Connect timeout when choosing among several addresses of a name.
 const CHOOSING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The address that `host` stands for. Of several, the first that accepts a connection: `localhost`
-/// is ::1 and 127.0.0.1, and servers often listen on one of them only.
+/// Resolves `host`; among several addresses, returns the first that accepts a connection.
+/// `localhost` is ::1 and 127.0.0.1, and servers often listen on only one of them.
 pub fn address_of(host: &str, port: u16, family: Family) -> Result<SocketAddr, Failure> {
     let found: Vec<SocketAddr> = look_up(host, port)?
         .into_iter()
@@ -34,8 +34,8 @@ pub fn address_of(host: &str, port: u16, family: Family) -> Result<SocketAddr, F
     }
 }
 
-/// The C library gives a name server all the time it wants: it is asked on a thread of its own, so
-/// that Ctrl-C is heeded meanwhile.
+/// Resolves a name on a separate thread, so that Ctrl-C works while the C library waits for a name
+/// server.
 fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, port)]);
@@ -44,7 +44,7 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let name = host.to_owned();
     let ask = move || {
         let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Nobody waits any more where the user has stopped it.
+        // Fails if the user has interrupted the wait.
         let _ = sender.send(found.map_err(|error: std::io::Error| error.to_string()));
     };
     let thread = std::thread::Builder::new().name("names".into()).spawn(ask);
@@ -69,7 +69,7 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
 
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
-/// A seed for those who did not choose one.
+/// Returns a random seed.
 pub fn random_seed() -> u64 {
     // Hash keys are seeded by the system; no crate is needed for one number.
     use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! From what the engine found to what the report says.
+//! Turns the engine's results into a report.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use tare_report::load::{
     Requests, SCHEMA, Series, Stage,
 };
 
-/// What the plan does not know of itself.
+/// Parts of the request that the plan does not hold.
 pub struct Request<'a> {
     pub url: &'a str,
     pub method: &'a str,
 }
 
-/// What came of a load, made here or elsewhere.
+/// Results of a load, made here or elsewhere.
 pub struct Found<'a> {
     pub total: &'a Tally,
     pub reactor: &'a str,
     pub reactor_note: Option<String>,
     pub workers: u32,
-    /// Of all workers, in the window, and the share of it that the busiest was on a CPU.
+    /// CPU time of all workers in the window; `busiest` is the share of a CPU of the busiest one.
     pub cpu: ClientCpu,
     pub busiest: f64,
     pub clients: Option<ClientsFound>,
@@ -32,7 +32,7 @@ pub struct Found<'a> {
 
 pub struct ClientCpu {
     pub total_ns: u64,
-    /// In user and in system mode, where that is known.
+    /// User and system time, if known.
     pub split: Option<(u64, u64)>,
 }
 
@@ -105,7 +105,7 @@ pub fn describe(
 
 fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> LoadAsked {
     let seconds = found.total.elapsed().as_secs_f64();
-    // With --requests the schedule ends when they do; then there is no rate to miss.
+    // With --requests the schedule ends with the last request, so no rate can be missed.
     let due = plan.rate.as_ref().filter(|_| plan.stretch.requests.is_none());
     let batched = plan.rate.is_none() && found.reactor == ReactorKind::IoUring.name();
     let batched = batched && plan.engine.wait.batch_max > 1;
@@ -124,7 +124,7 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> LoadAsked
         workers: found.workers,
         reactor: found.reactor.into(),
         reactor_note: found.reactor_note.clone(),
-        // Several clients may share CPUs: they sleep.
+        // Several clients may share CPUs, so they sleep.
         polls: plan.engine.wait.polls && found.clients.as_ref().is_none_or(|c| c.each.len() == 1),
         reap_linger_ns: batched.then(|| plan.engine.wait.linger.as_ns()),
         tls: plan.engine.tls.is_some(),
@@ -210,11 +210,11 @@ fn series(histogram: &Histogram) -> Option<Series> {
     })
 }
 
-/// Rows of the chart between its first and its last.
+/// Most rows of the chart, without the one for the tail.
 const BARS_MAX: usize = 12;
 
-/// The shape of a histogram: fine where nearly all values are, one row for what lies below, one for
-/// the tail above.
+/// Returns the rows of a latency chart: fine where 99 % of values lie, one row for all below, one
+/// for the tail above.
 fn bars(histogram: &Histogram) -> Vec<Bar> {
     if histogram.count() == 0 {
         return Vec::new();
@@ -235,8 +235,8 @@ fn bars(histogram: &Histogram) -> Vec<Bar> {
     bars
 }
 
-/// Round numbers from `low` to `high` and one beyond: evenly spaced where the two are near each
-/// other, else in ratios.
+/// Returns round numbers from `low` to just beyond `high`: evenly spaced if the two are close, else
+/// spaced by ratio.
 fn edges(low: u64, high: u64) -> Vec<u64> {
     let decades = || (0..12).map(|power| 10u64.pow(power));
     if high < low.saturating_mul(4) {
@@ -271,7 +271,7 @@ pub struct TimeSeries {
     length: DurationNs,
     origin: Option<tare_io::Instant>,
     current: Tally,
-    /// The interval completed last, for those who write histograms.
+    /// The last completed interval, for the histogram log.
     last: Tally,
     pub intervals: Vec<Interval>,
 }
@@ -287,11 +287,11 @@ impl TimeSeries {
         }
     }
 
-    /// Takes in a tick; the interval that it completes, if it does.
+    /// Adds a tick; returns the interval that it completes, if any.
     pub fn add(&mut self, tick: &Tally) -> Option<(&Interval, &Tally)> {
         self.origin.get_or_insert(tick.start);
         self.current.merge(tick);
-        // Ticks end when the engine gets to it; a little early is still this interval's end.
+        // The engine ends ticks a little early or late, so an interval may end up to 5 % early.
         let slack = DurationNs::from_ns(self.length.as_ns() / 20);
         if self.current.elapsed() + slack < self.length {
             return None;
@@ -299,7 +299,7 @@ impl TimeSeries {
         self.flush()
     }
 
-    /// Ends the interval under way, where anything is in it.
+    /// Ends the current interval unless it is shorter than [`MIN_INTERVAL`].
     pub fn flush(&mut self) -> Option<(&Interval, &Tally)> {
         let tally = std::mem::take(&mut self.current);
         if tally.elapsed() < MIN_INTERVAL {
@@ -322,7 +322,7 @@ impl TimeSeries {
     }
 }
 
-/// A last piece shorter than this has no rate worth a line.
+/// Shortest last interval that is kept; a shorter one has no meaningful rate.
 const MIN_INTERVAL: DurationNs = DurationNs::from_ms(10);
 
 #[cfg(test)]

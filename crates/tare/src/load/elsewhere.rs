@@ -37,7 +37,7 @@ impl Pods {
     }
 }
 
-/// How many pods, and the settings of each: `count=4,context=lab,node=node2`.
+/// Parses the number of pods and their settings: `count=4,context=lab,node=node2`.
 pub fn settings(text: &str) -> Result<Pods, String> {
     let mut table = toml::Table::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -73,7 +73,7 @@ fn typed(text: &str) -> toml::Value {
     }
 }
 
-/// Where the load goes: a name that this machine does not know may be a Service's.
+/// Resolves the URL's host as a Service of the cluster, or else on this machine.
 pub fn target(spec: &KubernetesSpec, url: &Url, family: Family) -> Result<SocketAddr, Failure> {
     if url.host.parse::<IpAddr>().is_err()
         && let Some(ip) = service_address(spec.context.as_deref(), &url.host)?
@@ -83,7 +83,7 @@ pub fn target(spec: &KubernetesSpec, url: &Url, family: Family) -> Result<Socket
     address_of(&url.host, url.port, family)
 }
 
-/// Clients on other machines, one for each name that ssh knows.
+/// Returns a client's place for each host that ssh knows.
 pub fn hosts(names: &[String]) -> Result<Vec<PlaceSpec>, Failure> {
     let place = |name: &String| {
         let spec = SshSpec { host: name.clone(), address: None, options: Vec::new() };
@@ -93,7 +93,7 @@ pub fn hosts(names: &[String]) -> Result<Vec<PlaceSpec>, Failure> {
     names.iter().map(place).collect()
 }
 
-/// Makes the load in these places; what came of it, with its intervals told to `watch`.
+/// Makes the load in these places, passes the intervals to `watch`, and returns the report.
 pub fn run(
     places: &[PlaceSpec],
     plan: &LoadPlan,
@@ -135,7 +135,7 @@ pub fn run(
     Ok(describe(request, plan, found, watch.intervals(), false))
 }
 
-/// The intervals of all clients as rows: each is in the row that most of it falls into.
+/// Merges the intervals of all clients into rows; each goes into the row of its middle.
 fn rows(intervals: &[Measured], length: DurationNs) -> Vec<Tally> {
     let mut rows: BTreeMap<u64, Tally> = BTreeMap::new();
     for interval in intervals {

@@ -1,4 +1,4 @@
-//! Ctrl-C: once, to stop and print what was measured; again, a while later, to end at once.
+//! Handles Ctrl-C: the first stops and prints what was measured, a later one ends at once.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,12 +12,11 @@ static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A second signal within this means the first: `timeout` sends two, impatient people more. What
-/// was started is being stopped meanwhile.
+/// Signals within this time count as one: `timeout` sends two, impatient people more. Meanwhile
+/// tare stops what it started.
 const SAME_WISH: DurationNs = DurationNs::from_secs(2);
 
-/// The signals by which people and systems end a process, beside those of real time: none of them may
-/// leave behind what was made.
+/// Signals that end a process, besides the real-time signals. tare must clean up after each.
 const ENDING: [i32; 14] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -35,11 +34,10 @@ const ENDING: [i32; 14] = [
     libc::SIGXFSZ,
 ];
 
-/// From the start on, Ctrl-C ends the program with the code that it always has: before a command
-/// takes interrupts there is nothing to stop or to print, but there may be a file or a name server
-/// to wait for.
+/// Makes Ctrl-C end the program with its usual exit code before a command calls [`on_interrupt`]:
+/// nothing needs to be stopped yet, but tare may be waiting for a file or a name server.
 pub fn end_until_taken() {
-    // Where it cannot be had, the signal ends the program all the same.
+    // If this fails, the signal still ends the program.
     let _ = system::on_signals(&[libc::SIGINT], on_early_signal);
 }
 
@@ -48,14 +46,14 @@ extern "C" fn on_early_signal(_: i32) {
     system::exit_at_once(Fault::Interrupted.exit_code().into());
 }
 
-/// Sets `stop` on any of these. A signal that comes when stopping has taken a while
-/// ends the process as it would have.
+/// Sets `stop` on any of these signals. A signal later than [`SAME_WISH`] after the first ends the
+/// process at once.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     if STOP.set(stop).is_err() {
         return Err(Failure::bug("interrupts are already taken"));
     }
-    // Under nohup a run goes on when the terminal is gone; else that ends it, and it cleans up.
-    // A shell's background jobs start with SIGINT ignored, and are still to heed it.
+    // Under nohup a run goes on when the terminal closes; otherwise it ends and cleans up. SIGINT
+    // is caught even if ignored, as it is in a shell's background jobs.
     let always = |signal: &i32| [libc::SIGINT, libc::SIGTERM].contains(signal);
     let all = ENDING.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     let signals: Vec<i32> = all.filter(|s| always(s) || !system::is_ignored(*s)).collect();

@@ -1,4 +1,4 @@
-//! The line that shows how a run is going: one place on the terminal, drawn again and again.
+//! The progress line of a load, redrawn in place on the terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -7,14 +7,14 @@ use tare_load::Tally;
 use tare_model::plain;
 use tare_report::units::{count, duration, rate};
 
-/// Draws only where standard error is a terminal.
+/// Draws only if standard error is a terminal.
 pub struct Live {
     on: bool,
     length: Option<DurationNs>,
 }
 
 impl Live {
-    /// `length` is how long the run takes, where that is known.
+    /// `length` is how long the run takes, if known.
     pub fn new(length: Option<DurationNs>) -> Self {
         Self { on: std::io::stderr().is_terminal(), length }
     }
@@ -23,7 +23,7 @@ impl Live {
         if self.on {
             // Back to the start, erase, write: the cursor never leaves the line.
             let text = line(elapsed, self.length, tick, total);
-            // Where standard error is gone, the run goes on.
+            // The run continues if standard error is closed.
             let _ = write!(std::io::stderr(), "\r\x1b[2K{}", plain::line(&text));
             let _ = std::io::stderr().flush();
         }

@@ -1,4 +1,4 @@
-//! Files that a run writes: opened before it starts, so that a bad path costs nothing.
+//! Output files of a run, opened before it starts, so that a bad path fails early.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use tare_report::form::{Document, Form};
 use crate::paint::paint;
 use tare_model::Failure;
 
-/// A file (or `-`, standard output) that is written at the end. What stands in it stays until then:
-/// a run that fails costs nobody the last report.
+/// A file (or `-`, standard output) that is written at the end. Its old contents stay until then,
+/// so that a failed run loses no earlier report.
 pub struct Output {
     flag: String,
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Output {
         self.outlet.is_none()
     }
 
-    /// JSON, in whose strings a stranger's escape sequences stand by their codes.
+    /// Writes JSON; escape sequences in its strings are shown by their codes.
     pub fn write_json(&mut self, text: &str) -> Result<(), Failure> {
         self.write(&plain::json(text))
     }
@@ -55,7 +55,7 @@ impl Output {
     }
 }
 
-/// Where forms of a report go.
+/// Files for the formats of a report.
 #[derive(Args)]
 pub struct FormFiles {
     /// Write the report as JSON to this file, or to standard output with -
@@ -78,18 +78,18 @@ impl FormFiles {
     }
 }
 
-/// Flags' files, in the order json, markdown, csv, html.
+/// Pairs the flags' files with their formats: JSON, Markdown, CSV, HTML.
 pub fn files_of(paths: [&Option<PathBuf>; 4]) -> Vec<(Form, PathBuf)> {
     let forms = [Form::Json, Form::Markdown, Form::Csv, Form::Html];
     forms.into_iter().zip(paths).filter_map(|(form, path)| Some((form, path.clone()?))).collect()
 }
 
-/// Standard error, in the same way; where it is gone, there is nobody to tell.
+/// Prints to standard error as `print` does, and ignores errors.
 pub fn print_stderr(text: &str) {
     let _ = std::io::stderr().write_all(plain::lines(text).as_bytes());
 }
 
-/// Files that a report goes to: opened before it is made, so that a bad path costs nothing.
+/// Files of a report, opened before it is made, so that a bad path fails early.
 pub struct Outputs(Vec<(Form, Output)>);
 
 impl Outputs {
@@ -107,12 +107,12 @@ impl Outputs {
         outputs.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether one of the forms goes to standard output.
+    /// Whether a format goes to standard output.
     pub fn take_stdout(&self) -> bool {
         self.0.iter().any(|(_, output)| output.is_stdout())
     }
 
-    /// The text goes to standard output, with where it is kept, unless another form has that.
+    /// Writes the files, and prints the text and where it is kept unless a file is standard output.
     pub fn write(&mut self, document: &dyn Document, kept: Option<&str>) -> Result<(), Failure> {
         if !self.take_stdout() {
             let text = document.render(Form::Text).map_err(Failure::usage)?;
@@ -122,7 +122,7 @@ impl Outputs {
         self.write_forms(document)
     }
 
-    /// The forms alone.
+    /// Writes the files without printing the text.
     pub fn write_forms(&mut self, document: &dyn Document) -> Result<(), Failure> {
         for (form, output) in &mut self.0 {
             output.write(&document.render(*form).map_err(Failure::usage)?)?;
@@ -131,13 +131,13 @@ impl Outputs {
     }
 }
 
-/// Standard output; a reader that has gone away is no failure. A stranger's escape sequences are
-/// shown, not obeyed.
+/// Prints to standard output; a closed pipe is no error. Escape sequences are shown, not sent to
+/// the terminal.
 pub fn print(text: &str) -> std::io::Result<()> {
     to_stdout(&plain::lines(text))
 }
 
-/// The same of a report for people: its signs have colours on a terminal.
+/// Prints a report as `print` does, with coloured signs on a terminal.
 pub fn print_report(text: &str) -> std::io::Result<()> {
     to_stdout(&paint(&plain::lines(text)))
 }

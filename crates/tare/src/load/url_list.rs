@@ -8,10 +8,10 @@ use tare_model::url::Url;
 use tare_model::Failure;
 
 const URLS_MAX_BYTES: u64 = 16 << 20;
-/// Each is a request, whose bytes are kept for as long as the load runs.
+/// Each URL is a request that stays in memory while the load runs.
 const URLS_MAX: usize = 200_000;
 
-/// The file's URLs, all on one server; paths are on that of `base`, or of the first URL.
+/// Reads URLs, all on one server; paths are on the server of the first URL, or else of `base`.
 pub fn read(path: &Path, base: Option<&Url>) -> Result<Vec<Url>, Failure> {
     let mut urls: Vec<Url> = Vec::new();
     for (from, line) in lines(path)? {
@@ -34,7 +34,7 @@ pub fn read(path: &Path, base: Option<&Url>) -> Result<Vec<Url>, Failure> {
     Ok(urls)
 }
 
-/// The same of a file that has paths only.
+/// Reads a file that has only paths.
 pub fn paths(path: &Path) -> Result<Vec<String>, Failure> {
     let lines = lines(path)?.into_iter().map(|(from, line)| match line.starts_with('/') {
         true => Ok(line),
@@ -46,7 +46,7 @@ pub fn paths(path: &Path) -> Result<Vec<String>, Failure> {
     lines.collect()
 }
 
-/// The lines that say something, each with where it stands.
+/// Returns the lines that are not empty or comments, each with its position.
 fn lines(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let cannot = |why: String| Failure::usage(format!("--urls {}: {why}", path.display()));
     let bytes = read_input(path, URLS_MAX_BYTES).map_err(|error| cannot(error.to_string()))?;

@@ -16,7 +16,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// `length` is how long the load takes, where that is known.
+    /// `length` is how long the load takes, if known.
     pub fn new(length: Option<DurationNs>, interval: DurationNs) -> Self {
         Self {
             live: Live::new(length),
@@ -25,14 +25,14 @@ impl Watch {
         }
     }
 
-    /// A whole interval.
+    /// Adds a complete interval.
     pub fn add_row(&mut self, row: &Tally) {
         if !log(&mut self.hdr_log, self.series.add(row)) {
             log(&mut self.hdr_log, self.series.flush());
         }
     }
 
-    /// All intervals: there are no more.
+    /// Ends the last interval and returns all of them.
     pub fn intervals(&mut self) -> Vec<Interval> {
         self.live.clear();
         log(&mut self.hdr_log, self.series.flush());
@@ -47,7 +47,7 @@ impl Observer for Watch {
     }
 }
 
-/// Whether an interval was complete.
+/// Logs a completed interval; returns whether there was one.
 fn log(log: &mut String, interval: Option<(&Interval, &Tally)>) -> bool {
     if let Some((interval, tally)) = interval
         && let Some(histogram) = tally.latency.headline().hdr()

@@ -1,4 +1,4 @@
-//! An endpoint measured: each test and size is a run of one variant, all in the same rounds.
+//! Measures an endpoint: each test and size is a run of one variant, all in the same rounds.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,16 +18,16 @@ use crate::run::choices::PRECISION;
 use crate::run::measure::Measured;
 use tare_model::Failure;
 
-/// How long, and how often.
+/// Number and length of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     pub rounds: u32,
-    /// Of each cell in each round.
+    /// Time for each cell in each round.
     pub window: DurationNs,
     pub seed: u64,
 }
 
-/// Thrown away on new connections, as a share of each slice, and at most: TCP starts slowly.
+/// Part of each window (1 / this) that is not counted, because TCP starts slowly, and its limits.
 const WARM_UP_SHARE: u64 = 10;
 const WARM_UP_MIN: DurationNs = DurationNs::from_ms(2);
 const WARM_UP_MAX: DurationNs = DurationNs::from_ms(100);
@@ -36,7 +36,7 @@ const PATIENCE: u64 = 4;
 const PATIENCE_MIN: DurationNs = DurationNs::from_secs(30);
 const PATIENCE_MAX: DurationNs = DurationNs::from_secs(366 * 86_400);
 
-/// A run for each load on the endpoint.
+/// Returns a plan for each load on the endpoint.
 pub fn plans(
     name: &str,
     address: SocketAddr,
@@ -92,11 +92,11 @@ pub fn plans(
 pub struct Found {
     pub cells: Vec<NetCell>,
     pub runs: Vec<i64>,
-    /// Whether all of it is in the store.
+    /// Whether everything is in the store.
     pub written: Result<(), Failure>,
 }
 
-/// Measures them, and keeps the runs in this store; one that fails leaves the others.
+/// Measures the plans and stores the runs; a failed run does not affect the others.
 pub fn measure(plans: &[Plan], store: &Path, stop: &Arc<AtomicBool>) -> Result<Found, Failure> {
     let Measured { documents, stopped, written } = measure_aside(plans, store, stop)?;
     let failed = |stopped: &Stopped| match stopped {

@@ -1,4 +1,4 @@
-//! What an endpoint is asked beside tests: to serve on another port, to end.
+//! Requests to an endpoint besides tests: to serve on another port, to end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tare_model::Failure;
 
 const TIMEOUT: DurationNs = DurationNs::from_secs(5);
 
-/// The endpoint, once it serves on that port.
+/// Makes the endpoint serve on that port and returns its address there.
 pub fn on_port(
     address: SocketAddr,
     port: u16,
@@ -33,21 +33,21 @@ pub fn quit(
     ask(address, Purpose::Quit, word.map_or(0, token), stop)
 }
 
-/// What a token is on the wire: nobody guesses 64 bits, and who listens in on the network could end
+/// Returns a token as sent on the wire. 64 bits cannot be guessed, and an eavesdropper could end
 /// the server anyway.
 pub fn token(word: &str) -> u64 {
     let hash = digest(&SHA256, word.as_bytes());
     hash.as_ref().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// An endpoint answers there.
+/// Fails unless an endpoint answers there.
 pub fn is_there(address: SocketAddr, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let greeting = Greeting { purpose: Purpose::Count, session: 0 };
     Control::reach(address, None, TIMEOUT, greeting, stop)?.count()?;
     Ok(())
 }
 
-/// One byte comes back where it obeys.
+/// Sends a request, which the endpoint confirms with one byte.
 fn ask(
     address: SocketAddr,
     purpose: Purpose,

@@ -1,4 +1,4 @@
-//! Being the other end.
+//! Serves as the endpoint of network tests.
 
 use std::net::SocketAddr;
 
@@ -9,18 +9,18 @@ use crate::load::interrupt;
 use crate::load::outputs::print;
 use tare_model::Failure;
 
-/// Beside connections: listeners, standard streams.
+/// Open files besides connections: listeners, standard streams.
 const SPARE_FILES: u64 = 64;
-/// Each has a thread with a buffer of its own.
+/// Limited because each connection has a thread and a buffer.
 const CONNECTIONS_MAX: u64 = 1024;
 
-/// Connections that an endpoint may hold, as far as the open-file limit goes.
+/// Returns how many connections an endpoint may hold within the open-file limit.
 pub fn connections_max() -> u32 {
     let allowed = system::raise_open_files(CONNECTIONS_MAX + SPARE_FILES);
     allowed.saturating_sub(SPARE_FILES).clamp(1, CONNECTIONS_MAX) as u32
 }
 
-/// Serves until interrupted; says where, in `words`.
+/// Serves until interrupted; prints `words` of the listen address.
 pub fn serve(plan: &EndpointPlan, words: impl FnOnce(SocketAddr) -> String) -> Result<(), Failure> {
     let mut endpoint = NetEndpoint::start(plan)?;
     interrupt::on_interrupt(endpoint.stopper())?;

@@ -1,9 +1,9 @@
-//! Message sizes in words: `64`, `4K`, a list of them, or qperf's `1:256K:*64`.
+//! Parses message sizes: `64`, `4K`, a list of them, or qperf's `1:256K:*64`.
 
-/// Sizes beyond which nobody measures: as many as a person will wait for.
+/// Most sizes in a list.
 const SIZES_MAX: usize = 1000;
 
-/// Reads a list of sizes; each part may be a loop, `first:last:step` or `first:last:*factor`.
+/// Parses a list of sizes; each part may be a loop, `first:last:step` or `first:last:*factor`.
 pub fn sizes(text: &str) -> Result<Vec<u32>, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
@@ -21,7 +21,7 @@ pub fn sizes(text: &str) -> Result<Vec<u32>, String> {
 
 const ALLOWED: &str = "write 64, 4K or 1M, a list of these, or 1:256K:*64";
 
-/// As qperf reads them: K and Ki are 1,024, k and kb are 1,000.
+/// Parses a size as qperf does: K and Ki are 1,024, k and kb are 1,000.
 pub fn size(text: &str) -> Result<u32, String> {
     let bad = || format!("'{text}' is not a size in bytes; {ALLOWED}");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

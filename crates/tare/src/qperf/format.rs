@@ -1,4 +1,4 @@
-//! Results in qperf's shape: names to the left, numbers to the right, units after them.
+//! Formats results as qperf does: names on the left, numbers on the right, units after them.
 
 use super::options::Show;
 
@@ -9,11 +9,11 @@ pub struct Line {
 }
 
 pub enum Value {
-    /// Bytes a second.
+    /// Bytes per second.
     Bandwidth(f64),
     /// Seconds.
     Time(f64),
-    /// A second.
+    /// Per second.
     Rate(f64),
     /// Bytes.
     Size(u32),
@@ -22,7 +22,7 @@ pub enum Value {
     Text(String),
 }
 
-/// The block of one test.
+/// Formats the results of one test.
 pub fn block(test: &str, lines: &[Line], show: &Show) -> String {
     let cells: Vec<(&str, String, String)> = lines
         .iter()
@@ -33,7 +33,7 @@ pub fn block(test: &str, lines: &[Line], show: &Show) -> String {
         .collect();
     let width = |of: fn(&(&str, String, String)) -> usize| cells.iter().map(of).max().unwrap_or(0);
     let names = width(|(name, ..)| name.len());
-    // Text stands where numbers begin.
+    // Text is not aligned to the right and does not widen the column.
     let numbers = width(|(_, number, unit)| if unit.is_empty() { 0 } else { number.len() });
     let mut text = format!("{test}:\n");
     for (name, number, unit) in &cells {
@@ -47,7 +47,7 @@ pub fn block(test: &str, lines: &[Line], show: &Show) -> String {
     text
 }
 
-/// A number without a unit is followed by a blank all the same.
+/// qperf prints a blank after a number even if it has no unit.
 const NO_UNIT: &str = " ";
 
 impl Value {
@@ -99,7 +99,7 @@ fn scaled<'a>(value: f64, units: &[&'a str], show: &Show) -> (String, &'a str) {
     (significant(value, show.digits), units[at])
 }
 
-/// So many digits that count, without zeroes at the end: C's `%g` without its exponent.
+/// Formats this many significant digits, without trailing zeros: C's `%g` without its exponent.
 fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".into();
@@ -136,7 +136,7 @@ fn grouped(n: u64) -> String {
 mod tests {
     use super::*;
 
-    /// As the real program printed them.
+    /// Expected output is from the original qperf.
     #[test]
     fn blocks_are_qperfs_to_the_byte() {
         let show = Show::default();

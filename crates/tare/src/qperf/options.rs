@@ -1,4 +1,4 @@
-//! qperf's words, read in order: what is set holds for the tests that follow it.
+//! Parses qperf's arguments in order: a setting applies to the tests after it.
 
 use std::net::IpAddr;
 
@@ -6,23 +6,23 @@ use tare_io::DurationNs;
 
 use crate::net::sizes;
 
-/// What was asked for.
+/// Parsed arguments.
 #[derive(Debug, PartialEq)]
 pub struct Options {
-    /// Without one it is the server.
+    /// Without a host, this is the server.
     pub host: Option<String>,
     pub listen_port: u16,
-    /// Of the server; loopback where none is given.
+    /// Listen address of the server; default: loopback.
     pub listen_address: Option<IpAddr>,
-    /// What a client must know to end a server on another machine.
+    /// Token that a client on another machine needs to end the server.
     pub token: Option<String>,
     pub tests: Vec<AskedTest>,
-    /// Of the server.
+    /// Socket buffer size of the server.
     pub socket_buffer: Option<u32>,
     pub cpu: Option<usize>,
 }
 
-/// One test, with everything that held for it.
+/// A test and the settings that apply to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedTest {
     pub test: Test,
@@ -104,7 +104,7 @@ const TESTS: [(&str, Test); 6] = [
     ("quit", Test::Quit),
 ];
 
-/// Families of qperf's tests that are not of TCP and UDP.
+/// Prefixes of qperf's tests that are not supported.
 const OTHER_TESTS: [&str; 9] =
     ["sctp_", "sdp_", "rds_", "rc_", "uc_", "ud_", "xrc_", "ver_", "tcp_v6"];
 
@@ -114,7 +114,7 @@ impl Test {
     }
 }
 
-/// A flag: its names, whether a value follows, and what it does.
+/// A flag: its names and what it does, with or without a value.
 struct Flag {
     names: &'static [&'static str],
     takes: Takes,
@@ -232,7 +232,7 @@ const FLAGS: &[Flag] = &[
         }),
     },
     Flag { names: &["-f1"], takes: Takes::Nothing(|state| state.with.flip = true) },
-    // What is received is always looked at.
+    // Received data is always verified.
     Flag {
         names: &["-ar", "--access_recv"],
         takes: Takes::Value(|_, text| on_off(text).map(drop)),
@@ -279,7 +279,7 @@ const FLAGS: &[Flag] = &[
     },
 ];
 
-/// Flags of qperf's that this is not for, and what to do instead.
+/// Unsupported flags of qperf, and what to do instead.
 const NOT_HERE: [(&[&str], &str); 5] = [
     (&["-n", "--no_msgs"], "tests of sockets do not heed it in qperf either; use -t"),
     (&["-rsb", "--rem_sock_buf_size"], "start the server with -sb"),
@@ -322,7 +322,7 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
     while let Some(word) = words.next() {
         if !word.starts_with('-') {
             match test(word) {
-                // The first word that is no flag is the server's name.
+                // The first word that is not a flag is the server's name.
                 _ if state.host.is_none() => state.host = Some(word.clone()),
                 Ok(test) => tests.push(AskedTest { test, with: state.with.clone() }),
                 Err(why) => return Err(why),
@@ -377,7 +377,7 @@ fn port(text: &str) -> Result<u16, String> {
     text.parse().ok().filter(|port| *port > 0).ok_or_else(|| "write a port, 1 to 65535".to_owned())
 }
 
-/// Seconds, or with a trailing m, h or d.
+/// Parses seconds, or a number with a trailing s, m, h or d.
 fn time(text: &str) -> Result<DurationNs, String> {
     let (digits, scale) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
         None => (text, 1.0),
@@ -404,7 +404,7 @@ fn on_off(text: &str) -> Result<bool, String> {
     }
 }
 
-/// `msg_size:1:256K:*64`, of which the name may be left out.
+/// Parses `msg_size:1:256K:*64`; the name is optional.
 fn looped(text: &str) -> Result<Loop, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let (name, values) = match parts.as_slice() {

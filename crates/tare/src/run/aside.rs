@@ -47,7 +47,7 @@ pub fn measure_aside(
     measure(begun, store, Start::default(), live, &halt, &options)
 }
 
-/// A folder that is gone at the end, in whatever way that comes.
+/// A temporary folder that is removed at the end; the journal removes it after a crash.
 pub struct Temporary {
     pub path: PathBuf,
     journal: Journal,

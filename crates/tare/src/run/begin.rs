@@ -1,4 +1,4 @@
-//! Runs begin: new ones, and those that go on.
+//! Begins new runs and resumes stored ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +23,9 @@ use crate::load::interrupt;
 use crate::load::outputs::Outputs;
 use tare_model::Failure;
 
-/// Below this much free space a run is not begun: a minute of slices takes a few megabytes.
+/// Free disk space needed to begin a run; a minute of slices takes a few megabytes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
-/// Runs a plan that is new.
 pub fn run_new(plan: &Plan, options: &RunOptions) -> Result<(), Failure> {
     let mut outputs = Outputs::create(&options.forms)?;
     let halt = halt_within(plan, 0, options, stop_on_interrupt()?)?;
@@ -37,7 +36,7 @@ pub fn run_new(plan: &Plan, options: &RunOptions) -> Result<(), Failure> {
     conclude(plan, done, &row, options, &mut outputs)
 }
 
-/// Goes on with a run that was interrupted, killed, or stopped by its time limit.
+/// Resumes a run that was interrupted, killed, or stopped by its time limit.
 pub fn resume(
     text: &str,
     options: &RunOptions,
@@ -57,10 +56,10 @@ pub fn resume(
     let plan = Plan::try_from(parts)?;
     check_machine(&plan)?;
     let found = found_of(&row, &plan)?;
-    // What the killed process left would stand in the way.
+    // Remove what a killed process left behind, which would be in the way.
     tare_lab::journal::clean(&journal_folder()?);
     let mut outputs = Outputs::create(&options.forms)?;
-    // The report is made from the store: it must know what was changed.
+    // The report is made from the store, so the changed plan must be in it.
     store.resume_run(row.id, &serde_json::to_string(&plan).unwrap_or_default())?;
     let row = store.find_run(text)?;
     let digests = digests_of(&store, &row, &plan)?;
@@ -92,7 +91,7 @@ pub(super) fn open_store(options: &RunOptions) -> Result<Store, Failure> {
     open_with_room(&options.store)
 }
 
-/// The store, on a disk that has room for a run.
+/// Opens the store; fails if its disk is too full for a run.
 pub(super) fn open_with_room(path: &Path) -> Result<Store, Failure> {
     let store = Store::open(path)?;
     let free = tare_io::process::free_bytes(path).unwrap_or(u64::MAX);
@@ -113,7 +112,7 @@ pub(super) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// The end of a run's time, which began with the command; `elapsed_ns` was spent before.
+/// Returns the time limit of a run, counted from the start of the command less `elapsed_ns`.
 fn halt_within(
     plan: &Plan,
     elapsed_ns: u64,

@@ -1,8 +1,8 @@
-//! Words that `compare` and `run` share about precision, time and gates.
+//! Defaults of precision and time, shared by `compare` and `run`.
 
 use tare_io::DurationNs;
 
-/// Reads `2%` or `0.5 %` as a share.
+/// Parses `2%` or `0.5 %` as a share.
 pub fn percent(text: &str) -> Result<f64, String> {
     let bad = || format!("'{text}' is not a percentage; write 2% or 0.5%");
     let number = text.strip_suffix('%').ok_or_else(bad)?.trim();
@@ -10,10 +10,9 @@ pub fn percent(text: &str) -> Result<f64, String> {
     if value > 0.0 && value <= 100.0 { Ok(value / 100.0) } else { Err(bad()) }
 }
 
-/// Half widths of intervals, where the user asks for none.
+/// Default half width of intervals.
 pub const PRECISION: f64 = 0.02;
-/// Larger overheads are known well enough at this share of themselves, where the user asks for no
-/// precision.
+/// Default half width of large overheads, as a share of the overhead.
 pub const OF_EFFECT: f64 = 0.1;
 pub const MAX_TIME: DurationNs = DurationNs::from_secs(120);
 

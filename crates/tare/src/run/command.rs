@@ -1,8 +1,8 @@
-//! What was typed, so that it can be typed again.
+//! Formats the command line so that it can be run again.
 
 use std::ffi::OsString;
 
-/// The command line as a shell reads it, with the run's seed: the random choices are then the same.
+/// Returns the shell command line with the run's seed, which repeats all random choices.
 pub fn with_seed(args: impl Iterator<Item = OsString>, seed: u64) -> String {
     let mut words = words(args);
     let has_seed = words.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
@@ -12,7 +12,7 @@ pub fn with_seed(args: impl Iterator<Item = OsString>, seed: u64) -> String {
     told(&words)
 }
 
-/// The command line as a shell reads it.
+/// Returns the command line, quoted for a shell.
 pub fn typed(args: impl Iterator<Item = OsString>) -> String {
     told(&words(args))
 }

@@ -1,4 +1,4 @@
-//! Runs end: what they found is told, and judged.
+//! Ends runs: writes their reports and checks their gates.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::{RunOptions, gate};
 use crate::load::outputs::{Outputs, print_stderr};
 use tare_model::Failure;
 
-/// Tells what a run found, and judges it.
+/// Writes a run's report and checks its gates.
 pub(super) fn conclude(
     plan: &Plan,
     measured: Measured,
@@ -59,14 +59,14 @@ pub(super) fn conclude(
 /// Why a value of a sweep is missing.
 const NO_ROUND: &str = "the time limit came before its first round";
 
-/// What came of one cell.
+/// Result of one cell.
 pub(super) struct SweptCell<'a> {
     pub plan: &'a Plan,
     pub document: RunDocument,
     pub stopped: Stopped,
 }
 
-/// Tells what a sweep found, and judges it.
+/// Writes a sweep's report and checks its gates.
 pub(super) fn conclude_sweep(
     swept: Vec<SweptCell<'_>>,
     options: &RunOptions,
@@ -111,7 +111,7 @@ pub(super) fn conclude_sweep(
     match failed {
         _ if interrupted => Err(Failure::interrupted()),
         Some(failure) => Err(failure),
-        // A gate on what was not measured has not passed.
+        // A gate on a cell that was not measured has not passed.
         None if cut > 0 && (is_nothing || !options.gates.is_empty()) => {
             let text = format!("not decided: {NO_ROUND} for {cut} of the values (--max-time)");
             void.and(judged).and(Err(Failure::unresolved(text)))

@@ -1,4 +1,4 @@
-//! Gates: `--fail-if 'p99 > 5%'`. They judge by intervals, so that noise fails no build.
+//! Gates: `--fail-if 'p99 > 5%'`. They decide by intervals, so that noise fails no build.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use tare_model::Failure;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gate {
-    /// The run ended without the precision that was asked for.
+    /// The run must end with the requested precision.
     Unresolved,
     Overhead {
-        /// One variant's; all, where none is named.
+        /// `None` stands for all variants.
         variant: Option<String>,
         metric: Metric,
         above: bool,
@@ -26,7 +26,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Reads `unresolved`, `p99 > 5%`, `NAME: throughput > 3%`, `cpu < -10%`.
+    /// Parses `unresolved`, `p99 > 5%`, `NAME: throughput > 3%`, `cpu < -10%`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
@@ -52,7 +52,7 @@ impl Gate {
         })
     }
 
-    /// The limits that these decide between the plan's variants; none where every verdict is asked for.
+    /// Returns the limits that these gates check; none if a gate needs every verdict.
     pub fn limits(gates: &[Self], plan: &PlanParts) -> Vec<Limit> {
         let limits: Option<Vec<Limit>> = gates.iter().map(|gate| gate.limit(plan)).collect();
         limits.unwrap_or_default()
@@ -86,8 +86,8 @@ impl Gate {
         GateResult { gate: self.to_string(), passed, text }
     }
 
-    /// A gate about a variant that there is not, or about the baseline, would never fail.
-    /// `others` are the variants that are compared with the baseline.
+    /// Rejects a gate on an unknown variant or on the baseline, which would never fail. `others`
+    /// are the variants that are compared with the baseline.
     pub fn check_names(&self, others: &[&str]) -> Result<(), Failure> {
         if others.is_empty() {
             let text = "--fail-if is about a difference: give a second variant to compare with";
@@ -118,15 +118,15 @@ impl fmt::Display for Gate {
     }
 }
 
-/// What becomes of gates, and what was seen where they do not pass.
+/// Outcome of gates, with what was measured unless they passed.
 enum Outcome {
     Passed,
     Exceeded(String),
-    /// It is too imprecise to tell.
+    /// The interval is too imprecise to decide.
     Undecided(String),
-    /// No verdict is allowed on what it is about.
+    /// Guards forbid the verdict that a gate needs.
     Void(String),
-    /// What had to be known is not.
+    /// `--fail-if unresolved` was given and a verdict is unresolved.
     Unresolved(String),
 }
 
@@ -142,21 +142,21 @@ impl Outcome {
     }
 }
 
-/// What gates look at: comparisons of one run's variants, or changes between two runs.
+/// Input of gates: a comparison of one run's variants, or a change between two runs.
 pub struct Judged {
     pub variant: String,
     pub metric: Metric,
     pub overhead_percent: Bounds,
     pub ratio: Estimate,
-    /// The interval spans slices and sustained load, which no further round makes narrower.
+    /// The interval spans slices and sustained load; more rounds do not narrow it.
     pub spans: bool,
     pub verdict: Verdict,
-    /// What sustained load says, where it does not confirm that.
+    /// Bounds under sustained load, if they do not confirm the slices.
     pub unconfirmed: Option<Bounds>,
 }
 
-/// `Err` where a gate fails; the first kind that does decides the exit code.
-/// `asked` are the metrics that the run was to resolve.
+/// Checks all gates; of several that fail, exceeded ones decide the exit code. `asked` are the
+/// metrics that the run was to resolve.
 pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(), Failure> {
     outcome(gates, asked, report).checked()
 }
@@ -176,13 +176,13 @@ fn outcome(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Outcome {
     judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), goal(&report.run))
 }
 
-/// What becomes of each gate, for the report.
+/// Returns the result of each gate, for the report.
 pub fn results(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Vec<GateResult> {
     let all = report.comparisons.iter().map(|c| (c.variant.as_str(), c.metric, c.overhead_percent));
     each(gates, asked, &all.collect::<Vec<_>>(), |gate| outcome(gate, asked, report))
 }
 
-/// The same of a change.
+/// Like [`results`], for the change between two runs.
 pub fn results_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Vec<GateResult> {
     let all = pair.changes.iter().map(|c| (c.variant.as_str(), c.metric, c.overhead_percent));
     each(gates, asked, &all.collect::<Vec<_>>(), |gate| outcome_of_pair(gate, asked, pair))
@@ -208,7 +208,7 @@ fn shown(variant: &str, metric: Metric, bounds: &Bounds) -> String {
     format!("{variant} {} {}", metric.word(), overhead(bounds))
 }
 
-/// `Err` where guards forbid a verdict on some variant.
+/// Fails if guards forbid a verdict on a variant.
 pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
     let asked = report.comparisons.iter().filter(|c| c.asked);
     let void = asked.filter(|comparison| comparison.verdict == Verdict::Void);
@@ -226,9 +226,9 @@ pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
     }
 }
 
-/// The change from one run to another: a gate on it fails where a variant has become worse, and
-/// where it cannot be judged. Without a name it is about all variants but the baseline of both; the
-/// baseline, drift included, can be named.
+/// Checks gates on the change between two runs: a gate fails if a variant became worse, or if that
+/// cannot be decided. Without a name it covers all variants except a baseline that both runs share;
+/// that baseline, drift included, can be named.
 pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Result<(), Failure> {
     outcome_of_pair(gates, asked, pair).checked()
 }
@@ -247,12 +247,12 @@ fn outcome_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Out
     let names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
     let (a, b) = (goal(&pair.before), goal(&pair.after));
     let of_effect = a.of_effect.max(b.of_effect);
-    // Two runs that are as precise as asked tell a change no better than that.
+    // The precision of a change combines the precisions of both runs.
     let goal = Goal { precision: a.precision.hypot(b.precision), of_effect, ..a };
     judge_all(gates, asked, &names, &all, goal)
 }
 
-/// Before anything is written.
+/// Checks the names in gates before anything is written.
 pub fn check_names_of(gates: &[Gate], pair: &PairDocument) -> Result<(), Failure> {
     let mut names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
     names.extend(pair.changes.iter().map(|change| change.variant.as_str()));
@@ -261,7 +261,7 @@ pub fn check_names_of(gates: &[Gate], pair: &PairDocument) -> Result<(), Failure
     gates.iter().try_for_each(|gate| gate.check_names(&names))
 }
 
-/// What the run was to know.
+/// Returns the precision and tolerance that a run was given.
 fn goal(run: &Run) -> Goal {
     let Run { precision, of_effect, tolerance, .. } = *run;
     Goal { precision, of_effect, tolerance }
@@ -330,14 +330,14 @@ fn judge_all(
     Outcome::Passed
 }
 
-/// Whether the run ended before it could tell: the interval reaches across the limit, and is wider
-/// than was asked for. Where it is as narrow as asked, what is not beyond the limit for sure passes.
+/// Whether the run ended too early to decide: the interval contains the limit and is wider than
+/// requested. An interval that contains the limit and is narrow enough passes.
 fn is_open(judged: &Judged, percent: f64, goal: &Goal) -> bool {
     let Bounds { lower, upper, .. } = judged.overhead_percent;
     lower <= percent && percent <= upper && !goal.is_precise(&judged.ratio)
 }
 
-/// In words, where the whole interval is on the forbidden side.
+/// Describes how a limit is exceeded by the whole interval, or by unconfirmed sustained load.
 fn breaks(judged: &Judged, above: bool, percent: f64) -> Option<String> {
     let Judged { variant, metric, overhead_percent, unconfirmed, .. } = judged;
     let beyond = match above {
@@ -429,7 +429,7 @@ mod tests {
         };
         assert_eq!(outcome(&report), (Some(true), None), "it is as precise as asked");
         let own = report.comparisons.iter_mut().find(|c| c.asked).unwrap();
-        // As an interrupted run leaves it: +4.0 % ± 15.
+        // As after an interrupted run: +4.0 % ± 15.
         own.overhead_percent = Bounds { point: 4.0, lower: -11.0, upper: 19.0 };
         (own.ratio.lower, own.ratio.upper) = (0.81, 1.11);
         own.verdict = Verdict::Unresolved;

@@ -1,4 +1,4 @@
-//! What a person sees while a run measures: a table on a terminal, now and then a line elsewhere.
+//! Progress of a run: a table on a terminal, otherwise a line every few seconds.
 
 use std::io::{IsTerminal, Write};
 
@@ -18,7 +18,7 @@ use tare_stats::{RoundDigest, Verdict};
 use crate::load::outputs::print_stderr;
 
 pub struct LiveTable {
-    /// Of each cell.
+    /// One per cell.
     facts: Vec<RunFacts>,
     style: Style,
     next: Instant,
@@ -35,7 +35,7 @@ enum Style {
 
 const TABLE_EVERY: DurationNs = DurationNs::from_ms(300);
 const LINE_EVERY: DurationNs = DurationNs::from_secs(5);
-/// Drawing takes at most this part of the time.
+/// Drawing takes at most 1 / this of the time.
 const DRAWING_SHARE: u64 = 100;
 
 impl LiveTable {
@@ -49,11 +49,11 @@ impl LiveTable {
         Self { facts, style, next: monotonic_now() + first, drawn: 0 }
     }
 
-    /// What there is to wait for before the first round.
+    /// Announces what the run waits for before its first round.
     fn begin(&mut self, text: &str) {
         if self.style != Style::Silent {
             print_stderr(&format!("tare: {text} …\n"));
-            // The table takes its place.
+            // The table replaces this line.
             self.drawn = usize::from(self.style == Style::Table);
         }
     }
@@ -66,7 +66,7 @@ impl LiveTable {
         let report = build(&self.facts[cell.0], digests);
         let rounds = self.facts[cell.0].plan.stop.rounds;
         let is_sweep = self.facts.len() > 1;
-        // Standard error may be gone; the run goes on.
+        // The run continues if standard error is closed.
         let mut err = std::io::stderr().lock();
         let every = match self.style {
             Style::Table => {
@@ -93,7 +93,7 @@ impl LiveTable {
         self.next = now + every.max(DurationNs::from_ns(cost));
     }
 
-    /// Says above the table what is left out.
+    /// Prints above the table that a round is lost.
     fn show_loss(&mut self, round: u32, why: &str) {
         if self.style == Style::Silent {
             return;
@@ -103,7 +103,7 @@ impl LiveTable {
         self.drawn = 0;
     }
 
-    /// Takes the table away again; the report follows.
+    /// Erases the table; the report follows.
     fn end(&mut self) {
         if self.drawn > 0 {
             let _ = write!(std::io::stderr(), "{}", self.erase());
@@ -111,7 +111,7 @@ impl LiveTable {
         }
     }
 
-    /// Up to where the table began, and everything below erased.
+    /// Returns the escape sequence that erases the table.
     fn erase(&self) -> String {
         if self.drawn == 0 { String::new() } else { format!("\x1b[{}A\r\x1b[J", self.drawn) }
     }
@@ -130,7 +130,7 @@ impl Observer for LiveTable {
 }
 
 fn frame(report: &RunReport, rounds: Option<u32>) -> Vec<String> {
-    // A line that wraps would spoil the counting of lines.
+    // A wrapped line would make the count of drawn lines wrong.
     let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
     let mut lines = fitted(table(report), width, &spare(report));
     lines.push(String::new());
@@ -151,7 +151,7 @@ fn line(report: &RunReport, name: &str, rounds: Option<u32>) -> String {
     let words = |c: &Comparison| {
         let (metric, verdict) = (c.metric.word(), c.verdict.word());
         let bounds = &c.overhead_percent;
-        // After two rounds nearly nothing is known.
+        // After two rounds, intervals are still too wide to show.
         let seen = match bounds.upper - bounds.lower < KNOWN_PERCENT {
             true => overhead(bounds),
             false => "not known yet,".into(),
@@ -173,10 +173,10 @@ fn line(report: &RunReport, name: &str, rounds: Option<u32>) -> String {
 
 const KNOWN_PERCENT: f64 = 1000.0;
 
-/// Of more comparisons than these, a line tells only how many are resolved, and the widest.
+/// With more comparisons than this, a line shows only how many are resolved, and the widest.
 const TOLD_ALL: usize = 4;
 
-/// `round 12, 9 s, about 20 s more`; `round 2 of 6, 2 s` where rounds end it.
+/// Returns `round 12, 9 s, about 20 s more`, or `round 2 of 6, 2 s` with a limit on rounds.
 fn progress(report: &RunReport, rounds: Option<u32>) -> String {
     let run = &report.run;
     let spent = time(run.elapsed_ms as f64 / 1000.0);

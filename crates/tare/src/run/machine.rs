@@ -1,4 +1,4 @@
-//! What a plan means for a run on this machine.
+//! Checks a plan against this machine.
 
 use tare_lab::places;
 use tare_lab::{layers, servers};
@@ -6,7 +6,7 @@ use tare_model::plan::{Plan, PlanParts};
 use tare_model::variant::{Skipped, Variant};
 use tare_model::{Failure, Fault};
 
-/// What this machine lacks for a plan: its CPUs, and what servers, filters and places need.
+/// Fails if this machine lacks CPUs, or what the plan's servers, filters and places need.
 pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
     let known = tare_io::system::allowed_cpus();
     let mut cpus = plan.load_cpus.iter().chain(&plan.server_cpus);
@@ -16,7 +16,7 @@ pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
     }
     for variant in &plan.variants {
         match describe(variant) {
-            // It will be skipped, and the report says why.
+            // The variant will be skipped, and the report says why.
             Err(Failure { fault: Fault::Environment, .. }) if variant.optional => {}
             described => described.map(drop)?,
         }
@@ -24,7 +24,7 @@ pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a variant's server and its layers do, in words; what this machine lacks for them is an error.
+/// Describes a variant's server and layers; fails if this machine lacks something for them.
 pub fn describe(variant: &Variant) -> Result<(String, Vec<String>), Failure> {
     let server = match variant.place.facts().shares_host_files() {
         true => servers::describe(&variant.server)?,
@@ -43,7 +43,7 @@ fn named(error: Failure, variant: &Variant) -> Failure {
     }
 }
 
-/// Optional variants that this machine cannot have.
+/// Returns the optional variants that this machine cannot run.
 pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
     let mut absent = Vec::new();
     for variant in &plan.variants {
@@ -58,7 +58,7 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
     Ok(absent)
 }
 
-/// Whether its server, its layers and its places can be had on this machine.
+/// Fails if a variant's server, layers or places are not available on this machine.
 fn can_be_had(variant: &Variant) -> Result<(), Failure> {
     describe(variant)?;
     variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
@@ -67,7 +67,7 @@ fn can_be_had(variant: &Variant) -> Result<(), Failure> {
     variant.clients.places().try_for_each(places::check)
 }
 
-/// The same without these.
+/// Returns the plan without the skipped variants.
 pub fn without(plan: Plan, absent: &[Skipped]) -> Result<Plan, Failure> {
     if absent.is_empty() {
         return Ok(plan);

@@ -1,5 +1,4 @@
-//! From runs that have begun to their reports: a lab is opened, the runner runs, and the store says
-//! what came of it.
+//! Measures runs: opens a lab, runs the runner, and makes the reports from the store.
 
 use std::net::SocketAddr;
 
@@ -23,7 +22,7 @@ use super::live::LiveTable;
 use super::places::journal_folder;
 use crate::load::addresses::address_of;
 
-/// A run that is in the store, and what is known of it already.
+/// A run in the store, and its results so far.
 pub struct Begun<'a> {
     pub plan: &'a Plan,
     pub row: &'a RunRow,
@@ -32,21 +31,21 @@ pub struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    /// Nothing is known of it yet.
+    /// A run without results so far.
     pub fn new(plan: &'a Plan, row: &'a RunRow) -> Self {
         Self { plan, row, found: None, digests: Vec::new() }
     }
 }
 
-/// What came of runs, in their order.
+/// Results of runs, in their order.
 pub struct Measured {
     pub documents: Vec<RunDocument>,
     pub stopped: Vec<Stopped>,
-    /// Whether all of it is in the store.
+    /// Whether everything is in the store.
     pub written: Result<(), Failure>,
 }
 
-/// Measures, and makes the reports from what the store holds then.
+/// Measures runs and makes their reports from the store.
 pub fn measure(
     begun: Vec<Begun<'_>>,
     store: Store,
@@ -89,13 +88,13 @@ pub fn measure(
     for (run, stopped) in runs.iter().zip(&stopped) {
         if let Stopped::Failed(failure) = stopped {
             let (unix_ms, text) = (wall_unix_ms(), format!("failed: {failure}"));
-            // The writer's own failure is told by its end.
+            // `finish` reports a failure of the writer.
             let _ = writer.write(*run, Entry::Event { unix_ms, who: "tare".into(), text });
         }
     }
     let (store, written) = match writer.finish() {
         Ok(store) => (store, Ok(())),
-        // The store says what is in it, also where writing to it failed.
+        // Report what the store holds, even if writing to it failed.
         Err(error) => (Store::open_existing(&path)?, Err(error.into())),
     };
     let documents = runs.iter().map(|run| {
@@ -108,7 +107,6 @@ pub fn measure(
     Ok(Measured { documents: documents?, stopped, written })
 }
 
-/// The runner of these cells, on this machine.
 fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<'a, Lab>, Failure> {
     let Some(plan) = cells.first().map(|cell| cell.plan) else {
         return Err(Failure::bug("a run of nothing"));
@@ -116,7 +114,7 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
     for (cell, at) in
         cells.iter().flat_map(|cell| (0..cell.plan.variants.len()).map(move |at| (cell, at)))
     {
-        // The port is not known yet, and does not matter to this check.
+        // The port is not known yet, and does not affect this check.
         let url = cell.plan.variants[at].url(1)?;
         tare_load::resolve::check(&cell.plan.load_of(VariantId(at)), &url)?;
     }
@@ -137,8 +135,8 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
     Runner::new(cells, lab, services)
 }
 
-/// The address in each variant's URL. A server that is not up yet cannot be asked which of a
-/// name's addresses answers.
+/// Returns the addresses in the variants' URLs. A server that is not running yet cannot show on
+/// which of a name's addresses it will answer.
 fn addresses(plan: &Plan) -> Result<Vec<Option<SocketAddr>>, Failure> {
     let all = plan.variants.iter().map(|variant| {
         if variant.url.contains("{port}") || variant.unix_socket.is_some() {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tare_model::Failure;
 
-/// Half of the CPUs for load, the others for servers, so that they do not take time from each
-/// other. On one CPU there is nothing to divide.
+/// Divides the CPUs between load and servers, by default in halves, so that they do not take time
+/// from each other. A single CPU is not divided.
 pub fn divide_cpus(
     load: Option<Vec<usize>>,
     servers: Option<Vec<usize>>,
@@ -33,7 +33,7 @@ pub fn divide_cpus(
     }
 }
 
-/// tare's folder in the user's data directory.
+/// Returns tare's folder in the user's data directory.
 pub fn data_folder() -> Result<PathBuf, Failure> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(path) = set("XDG_DATA_HOME") {
@@ -46,7 +46,7 @@ pub fn data_folder() -> Result<PathBuf, Failure> {
     Err(Failure::environment(text))
 }
 
-/// The store: as asked, else `$TARE_STORE`, else in the data directory.
+/// Returns the path of the store: the given one, `$TARE_STORE`, or the data directory's.
 pub fn store_path(asked: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     if let Some(path) = asked {
         return Ok(path.clone());
@@ -57,7 +57,7 @@ pub fn store_path(asked: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Where journals are: one place for all stores, so that `tare clean` finds them.
+/// Returns the folder of journals: one for all stores, so that `tare clean` finds them.
 pub fn journal_folder() -> Result<PathBuf, Failure> {
     Ok(data_folder()?.join("journal"))
 }

@@ -1,5 +1,5 @@
-//! The cells of a sweep: those that differ in load only are measured on the same launches, the
-//! others one after another.
+//! Runs the cells of a sweep: cells that differ only in load share launches, others run one after
+//! another.
 
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
@@ -54,7 +54,7 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
         let store = open_store(options)?;
         let Measured { documents, stopped, written } =
             carry_out(begun, store, Start::default(), options, &halt)?;
-        // What was measured before is reported; what could not be kept ends the rest.
+        // If the store fails, report what was measured and end the remaining cells.
         failed = written.err();
         for ((cell, document), stopped) in group.iter().zip(documents).zip(stopped) {
             let stopped = failed.clone().map_or(stopped, Stopped::Failed);
@@ -64,7 +64,7 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
     conclude_sweep(swept.into_iter().flatten().collect(), options, &mut outputs)
 }
 
-/// What cannot be seen from one cell alone.
+/// Checks what depends on more than one cell.
 pub fn check(cells: &[Plan]) -> Result<(), Failure> {
     let shared = groups(cells).into_iter().find(|group| group.len() > 1);
     match shared.filter(|group| cells[group[0]].slices.cold.is_some()) {
@@ -76,7 +76,7 @@ pub fn check(cells: &[Plan]) -> Result<(), Failure> {
     }
 }
 
-/// Ends the run of a cell that is not measured; its empty report.
+/// Ends the run of a cell that is not measured; returns its empty report.
 fn end_unmeasured(
     row: &RunRow,
     stopped: &Stopped,
@@ -88,14 +88,14 @@ fn end_unmeasured(
     document_of(&store, &row, &plan_of(&row)?)
 }
 
-/// What `own` cells may take of the time for all: what is left, divided by the cells that are left.
+/// Returns the time for `own` cells: the remaining time, divided evenly among the cells left.
 fn share(max_time: DurationNs, spent: DurationNs, own: usize, left: usize) -> DurationNs {
     let open = u128::from(max_time.as_ns().saturating_sub(spent.as_ns()));
     let share = open * own as u128 / left.max(1) as u128;
     DurationNs::from_ns(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
-/// Cells by what they launch, in the order of their first.
+/// Groups cells by what they launch, in the order of their first cells.
 fn groups(cells: &[Plan]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, cell) in cells.iter().enumerate() {
@@ -112,12 +112,12 @@ fn launch_the_same(one: &Plan, other: &Plan) -> bool {
     pairs.all(|(one, other)| launched(one) == launched(other))
 }
 
-/// What a launch is made for: a variant without what only its load has.
+/// Returns the parts of a variant that a launch depends on: all but its path and headers.
 fn launched(variant: &Variant) -> Variant {
     let path =
         variant.url.find("://").and_then(|at| variant.url[at + 3..].find('/').map(|n| at + 3 + n));
     let url = match path {
-        // A filter is proven by the path that it is asked for.
+        // A filter is proven with the path that is requested.
         Some(path) if variant.filter().is_none() => variant.url[..path].to_owned(),
         _ => variant.url.clone(),
     };

@@ -1,4 +1,4 @@
-//! Root on a machine that others use too: what they put in the way decides nothing.
+//! Root on a machine with other users: nothing that they put in the way changes what tare does.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -45,7 +45,7 @@ fn a_planted_journal_is_not_followed() {
         "{{\"processes\":{{\"pid\":{pid},\"started_ticks\":{},\"session\":{}}}}}",
         fields[19], fields[3]
     );
-    // Some would be believed if they were root's own, others would not even then.
+    // Some lines would be trusted from root; others not even then.
     let lines = [
         header,
         format!(
@@ -76,7 +76,7 @@ fn a_planted_journal_is_not_followed() {
     attacker.has_not_won();
     assert!(kept.exists(), "a folder was removed: {}", cleaned.story());
     assert!(sleeper.try_wait().unwrap().is_none(), "a process was killed: {}", cleaned.story());
-    // XDG_DATA_HOME names the same folder; a run, too, refuses it before it starts anything.
+    // XDG_DATA_HOME names the same folder; a run also refuses it before it starts anything.
     let data = attacker.home.join(".local/share");
     let mut command = attacker.victim(&["clean"]);
     ran(command.env("XDG_DATA_HOME", &data)).fails(3, "belongs to another user");
@@ -85,7 +85,7 @@ fn a_planted_journal_is_not_followed() {
     run.extend(BRIEF);
     ran(&mut attacker.victim(&run)).fails(3, "belongs to another user (uid 65534)");
     attacker.has_not_won();
-    // Where nothing is yet, nothing is made.
+    // In a folder where nothing exists yet, nothing is created.
     attacker.does("mkdir empty");
     let empty = attacker.home.join("empty");
     let mut command = attacker.victim(&run);
@@ -105,7 +105,7 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", attacker.home.display());
     ran(desk.command(&["doctor"]).env("PATH", &path)).success();
     attacker.has_not_won();
-    // Nor those that a shell looks for, in a server's command or in tare's own.
+    // Nor programs that a shell looks for, in a server's command or in tare's own.
     let mut command = desk.command(&[
         "compare",
         "--launch=a=nginx -v; ip; exec false {port}",
@@ -117,7 +117,7 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     let mut command =
         desk.command(&["compare", "--launch=a=evil {port}", "--launch=b=evil {port}", "-q"]);
     ran(command.env("PATH", &path)).fails(3, "root passes over folders of PATH");
-    // A sticky folder protects root's files in it, and not root from those of others.
+    // A sticky folder protects root's files in it, but does not protect root from others' files.
     let open = Temporary::new();
     mode(&open.0, 0o1777);
     attacker.does(&format!("cp bin/nginx {}", open.0.display()));
@@ -126,13 +126,13 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
         ["compare", "--launch=a=nginx -v; exec false {port}", "--launch=b=exec false {port}", "-q"];
     assert_eq!(ran(desk.command(&args).env("PATH", &path)).code, Some(4));
     attacker.has_not_won();
-    // Found only by being in the right folder.
+    // Found only through the current folder.
     let mut command = desk.command(&["doctor"]);
     ran(command.env("PATH", ":bin:.").current_dir(&attacker.home)).success();
     attacker.has_not_won();
 }
 
-/// A link in a folder of theirs can be turned between the check and the start.
+/// A link in another user's folder can be changed between the check and the start.
 #[test]
 fn programs_behind_another_users_link_do_not_run() {
     let Some(attacker) = Attacker::new("attack-path-link") else { return };
@@ -165,7 +165,7 @@ fn a_store_that_is_another_users_link_is_refused() {
     let args = ["import", str(&pasted), "--store", str(&store)];
     desk.tare(&args).fails(3, "belongs to another user (uid 65534)");
     assert!(!target.exists(), "root made a file where a link led it");
-    // One that is theirs is read, and nothing is made beside it.
+    // A store that another user owns is read, and nothing is created beside it.
     let own = desk.folder.file("own.db");
     desk.tare(&["import", str(&pasted), "--store", str(&own)]).success();
     let theirs = attacker.home.join("theirs.db");
@@ -183,7 +183,7 @@ fn a_waiting_link_leads_root_nowhere() {
     let (temporary, secret) = (Temporary::new(), Folder::new("attack-secret"));
     mode(&secret.0, 0o700);
     mode(&temporary.0, 0o1777);
-    // The next processes' numbers are not hard to guess.
+    // The numbers of the next processes are easy to guess.
     let next = std::process::id();
     attacker.does(&format!(
         "i={next}; while [ $i -lt $(({next} + 6000)) ]; do \
@@ -195,12 +195,12 @@ fn a_waiting_link_leads_root_nowhere() {
     let args = ["doctor", "--noise", "--time", "1s"];
     ran(desk.command(&args).env("TMPDIR", &temporary.0)).success();
     assert_eq!(std::fs::read_dir(&secret.0).unwrap().count(), 0, "root wrote through a link");
-    // Where another user owns the folder for temporary files, nothing is made in it.
+    // If another user owns the folder for temporary files, nothing is created in it.
     let mut command = desk.command(&["doctor", "--noise", "--time", "1s"]);
     ran(command.env("TMPDIR", &attacker.home)).fails(3, "belongs to another user");
 }
 
-/// All that a run makes, looked at while it runs.
+/// Watches everything that a run creates while it runs.
 #[test]
 fn nothing_is_left_open_to_others_whatever_the_umask() {
     let (desk, temporary) = (Desk::new("attack-umask"), Temporary::new());
@@ -228,7 +228,7 @@ fn nothing_is_left_open_to_others_whatever_the_umask() {
             }
         }
     }
-    // Looking on takes CPU from the run: noise may forbid its verdict.
+    // Watching takes CPU from the run, so noise may forbid its verdict.
     assert!(matches!(child.wait().unwrap().code(), Some(0 | 6)));
     let open: Vec<_> = seen.iter().filter(|(_, mode)| *mode & 0o022 != 0).collect();
     assert_eq!(open, Vec::<(&PathBuf, &u32)>::new());
@@ -258,7 +258,7 @@ fn a_kept_name_in_shared_memory_is_not_believed() {
     std::fs::remove_file(format!("/dev/shm/{name}")).unwrap();
 }
 
-/// A comparison that has begun to make things.
+/// Starts a comparison that has begun to create things.
 fn under_way(desk: &Desk, temporary: &Temporary) -> std::process::Child {
     let pair = launches("", "");
     let args = ["compare", &pair[0], &pair[1], "-q", "--max-time", "100s"];

@@ -1,4 +1,4 @@
-//! `tare compare` and what becomes of its runs.
+//! `tare compare`, and what happens to its runs.
 
 use tare_model::Metric;
 use tare_report::run::RunReport;
@@ -115,7 +115,7 @@ fn a_server_alone_is_measured_and_compared_with_nothing() {
     assert_eq!(value.n, report.run.rounds);
     assert!(value.lower < value.point && value.point < value.upper, "{value:?}");
     let text = desk.tare(&["report", "last"]).success().stdout;
-    // Busy neighbours may forbid it.
+    // Busy neighbours may forbid a verdict.
     let is_told = |text: &str| text.contains("a: p50 ") || text.contains("a is void");
     assert!(is_told(&text) && text.contains("replies good"), "{text}");
     let html = desk.tare(&["report", "last", "--html", "-"]).success().stdout;
@@ -132,7 +132,7 @@ fn a_server_alone_is_measured_and_compared_with_nothing() {
     let text = desk.tare(&["run", str(&path), "-q"]).measured().stdout;
     let rows = text.lines().filter(|line| line.starts_with("  connections "));
     assert_eq!(rows.filter(|row| row.contains(" ± ")).count(), 2, "{text}");
-    // With a status that is not good it has no value.
+    // With a status that is not good, there is no value.
     let [bad, _] = launches("--error-rate 0.5 --status 503", "");
     let all = [&["compare", bad.as_str(), "-q"][..], &BRIEF].concat();
     desk.tare(&all).fails(6, "void: no verdict is allowed on a");
@@ -191,7 +191,7 @@ fn a_full_disk_stops_a_run_and_keeps_what_was_measured() {
     let mut args = vec!["compare", &pair[0], &pair[1], "-q", "--store", str(&store)];
     args.extend(["--slice", "2ms", "--cycles", "50", "--precision", "0.01%", "--max-time", "60s"]);
     args.push("--no-sustained");
-    // It has room to begin; something else takes that while it runs.
+    // There is room to begin; another program takes it while the run goes on.
     let mut child = desk
         .command(&args)
         .stdout(std::process::Stdio::piped())
@@ -236,7 +236,7 @@ fn every_kind_of_load_can_be_compared() {
         &["--new-connections", "-c", "5"],
         &["-X", "POST", "-b", "hello", "--reactor", "epoll"],
     ];
-    // In a slice so long a busy machine answers something.
+    // In a slice this long, even a busy machine answers something.
     let brief = ["--rounds", "2", "--slice", "100ms", "--cycles", "2"];
     for kind in kinds {
         let mut args = owned(&pair, &brief);
@@ -266,7 +266,7 @@ fn a_dry_run_starts_nothing_and_shows_everything() {
     assert!(!desk.folder.file("tare/tare.db").exists(), "no run was begun");
 }
 
-/// As `timeout` does: once to the process, once to its group.
+/// Like `timeout`: one signal to the process, one to its group.
 #[test]
 fn two_signals_at_once_are_one_wish() {
     let desk = Desk::new("signals");

@@ -1,4 +1,4 @@
-//! The fuzz targets on the inputs that are kept for them: what once went wrong does not again.
+//! Runs the fuzz targets on their stored inputs, so that fixed failures stay fixed.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Servers that go into the background: the cause is told, and nothing of them is left.
+//! Servers that go into the background: the cause is reported, and nothing of them is left.
 
 use std::os::unix::process::CommandExt;
 
@@ -10,7 +10,7 @@ use crate::util::{Folder, own, ran};
 
 const NOBODY: u32 = 65534;
 
-/// A shell that leaves a session of its own behind: a master and its worker.
+/// A shell that leaves a separate session behind: a master and its worker.
 fn daemon(marker: &str) -> String {
     let tare = env!("CARGO_BIN_EXE_tare");
     let worker = format!("{tare} target --listen 127.0.0.1:{{port}} {marker}");

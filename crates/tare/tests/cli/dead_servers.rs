@@ -1,4 +1,4 @@
-//! Servers that crash, hang or do not answer: the run ends at once or in time, and says which.
+//! Servers that crash, hang or do not answer: the run ends in time and names the server.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tare_target::behaviour::{Behaviour, Defect};
 use crate::runs::{Desk, launches};
 use crate::util::{Ran, Server};
 
-/// Far beyond what a run takes that ends at once, on any machine.
+/// Far longer than a run that ends at once takes on any machine.
 const FAR: &str = "10m";
 const AT_ONCE: Duration = Duration::from_secs(120);
 
-/// The server's status, its output, and this.
+/// The error has the server's status, its output, and this text.
 #[track_caller]
 fn died(ran: &Ran, text: &str) {
     assert_eq!(ran.code, Some(4), "{}", ran.story());
@@ -21,7 +21,7 @@ fn died(ran: &Ran, text: &str) {
     }
 }
 
-/// Compares two targets with these flags; fails where that takes long.
+/// Compares two targets with these flags; fails if that takes long.
 #[track_caller]
 fn compare(a: &str, b: &str, more: &[&str]) -> Ran {
     let desk = Desk::new("dead-servers");
@@ -104,7 +104,7 @@ fn a_time_limit_shorter_than_a_server_may_take_tells_what_is_wrong_with_it() {
         "tare: no round was finished within --max-time 2s: b: no good reply from 127.0.0.1:",
     );
     assert!(ran.stderr.contains("it listens on port "), "{}", ran.story());
-    // And of servers that run already.
+    // And of servers that were already running.
     let mute = Server::start(Behaviour { defect: Some(Defect::Silence), ..Behaviour::default() });
     let (good, url) = (Server::start(Behaviour::default()), mute.url());
     let ran = desk.tare(&["compare", &good.url(), &url, "-q", "--max-time", "2s"]);

@@ -17,7 +17,7 @@ fn a_server_half_as_fast_is_slower_by_half_and_gates_judge_that() {
     assert!(passed.contains("gate passed: new throughput +50.0 %"), "{passed}");
     assert!(passed.contains("(--fail-if 'throughput > 70%')"), "{passed}");
     gate("throughput > 20%").fails(1, "gate exceeded: new: throughput +50.0 %");
-    // By the interval: its upper end is above what the point is below.
+    // Decided by the interval: its upper end exceeds what the point stays below.
     gate("throughput > 49%").fails(1, "is > 49 %");
     gate("new: p50 < 0%").success();
     gate("packets > 5%").fails(5, "packets was not measured");
@@ -37,7 +37,7 @@ fn what_is_not_known_as_precisely_as_asked_is_unresolved() {
     precise.plan.stop.precision = 0.000_01;
     precise.write(&desk);
     desk.tare(&gate).fails(5, "unresolved: no verdict to ± 0.001 % on new");
-    // A run that ended before it could tell passes no gate that its interval reaches across.
+    // If a run ended too early, a gate inside the interval does not pass.
     let decided = |gate: &str| desk.tare(&["report", "last", "--fail-if", gate]);
     let undecided = decided("throughput > 50%");
     assert!(
@@ -48,7 +48,7 @@ fn what_is_not_known_as_precisely_as_asked_is_unresolved() {
     undecided.fails(5, "gate not decided: new: throughput +50.0 % ± ");
     decided("throughput > 70%").success();
     decided("throughput > 20%").fails(1, "gate exceeded: new: throughput");
-    // Nor of a metric that the run was not asked for.
+    // Nor for a metric that the run was not asked to resolve.
     decided("p50 > 100%").fails(5, "gate not decided: new: p50 +100 % ± ");
     decided("p50 > 120%").success();
 }

@@ -1,4 +1,4 @@
-//! Guards that a probe alone decides, and those that a flag does.
+//! Guards that a probe alone decides, and those that a flag decides.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -48,7 +48,7 @@ fn a_body_of_the_same_length_with_other_bytes() {
     voids(&report, "unequal-reply", text);
 }
 
-/// A server on threads of the test, with this body.
+/// Starts a server with this body on threads of the test.
 fn answering(body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

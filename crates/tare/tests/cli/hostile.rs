@@ -1,4 +1,4 @@
-//! Servers of strangers.
+//! Hostile servers.
 
 use crate::flood::Flood;
 use crate::util::tare;

@@ -1,4 +1,4 @@
-//! Clusters whose answers are endless, or none.
+//! Clusters with answers that are endless or missing.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use crate::flood::PEAK_KB_MAX;
 use crate::runs::Desk;
 use crate::util::{peak_of, str};
 
-/// An API server that answers each request with a function of its own.
+/// Starts an API server that answers each request with this function.
 fn api(answer: fn(&mut TcpStream) -> std::io::Result<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -52,7 +52,7 @@ fn endless_pages(stream: &mut TcpStream) -> std::io::Result<()> {
     say(stream, "200 OK", &format!("{{\"kind\":\"List\",{more},\"items\":[{item}]}}"))
 }
 
-/// Small as text, and large once it is parsed.
+/// Small as text, but large once parsed.
 fn nested_maps(stream: &mut TcpStream) -> std::io::Result<()> {
     let maps = vec!["{\"\":0}"; 4_000_000].join(",");
     say(stream, "200 OK", &format!("{{\"kind\":\"List\",\"items\":[{{\"data\":[{maps}]}}]}}"))
@@ -88,7 +88,7 @@ fn answers_are_bounded_and_what_cannot_succeed_is_not_repeated() {
         let mut clean = desk.command(&["clean", "--context", "evil"]);
         let (ran, peak_kb) = peak_of(clean.env("KUBECONFIG", str(&config)));
         ran.fails(3, told);
-        // What is repeated for 30 s ends with these words.
+        // Requests that were repeated for 30 s end with these words.
         assert!(!ran.stderr.contains("does not answer"), "{name}: {}", ran.stderr);
         assert!(peak_kb <= 3 * PEAK_KB_MAX, "{name}: {peak_kb} kB");
         assert!(ran.stderr.lines().all(|line| line.len() < 1000), "{name}: {}", ran.stderr);

@@ -1,4 +1,4 @@
-//! Files from strangers: imports, bodies, stores, logs.
+//! Hostile files: imports, bodies, stores, logs.
 
 use std::process::Stdio;
 
@@ -44,7 +44,7 @@ fn imports_take_time_and_memory_by_their_length() {
     }
 }
 
-/// Hundreds of outputs that are each as long as one may be.
+/// Hundreds of outputs, each of the greatest allowed length.
 #[test]
 fn what_imports_keep_is_bounded_in_all() {
     let desk = Desk::new("hostile-kept");
@@ -110,7 +110,7 @@ fn escape_sequences_are_shown_and_not_sent_to_the_terminal() {
     let told = desk.tare(&["compare", &dies, &dies.replace("=a=", "=b="), "-q"]);
     told.fails(4, "\\u{1b}]0;pwned\\u{7}");
     is_safe(&told.stderr, "an error");
-    // What servers say goes into the log of the run.
+    // The output of servers goes into the log of the run.
     let says = format!(
         "--launch=a={evil} >&2; echo >&2; exec {} target --listen 127.0.0.1:{{port}}",
         env!("CARGO_BIN_EXE_tare")
@@ -122,7 +122,7 @@ fn escape_sequences_are_shown_and_not_sent_to_the_terminal() {
     let events = desk.tare(&["runs", "--events", "last"]).success().stdout;
     assert!(events.contains("\\u{1b}]0;pwned\\u{7}\\u{9b}1m\\u{202e}"), "{events}");
     is_safe(&events, "events");
-    // A server's reply, in the words of what is wrong with it.
+    // A server's reply, quoted in the description of what is wrong with it.
     let flood = Flood::of("HTTP/1.1 200 OK\r\nContent-Length: \u{9b}31m\u{202e}\r\n\r\n", vec![]);
     let told = tare(&["load", &flood.url(), "-n", "1", "-c", "1", "-d", "5s"]);
     is_safe(&(told.stdout + &told.stderr), "a reply");
@@ -230,7 +230,7 @@ fn how_a_strangers_run_ended_is_one_line() {
     assert!(listed.contains("x\\nforged") && !listed.contains("\nforged"), "{listed}");
 }
 
-/// What the first rounds found is no word of an experiment, and must fit the plan it goes on with.
+/// Findings of the first rounds are no key of an experiment, and must fit the plan that is resumed.
 #[test]
 fn findings_that_do_not_fit_are_refused() {
     let desk = Desk::new("hostile-found");
@@ -267,7 +267,7 @@ fn numbers_without_their_unit_are_told_so() {
     }
 }
 
-/// It says that it is longer than any disk.
+/// The file claims to be longer than any disk.
 #[test]
 fn a_sparse_log_is_not_read_for_hours() {
     let desk = Desk::new("hostile-sparse");
@@ -322,7 +322,7 @@ fn a_store_that_may_only_be_read_is_reported() {
     assert_eq!(on_read_only(&more).code, Some(3));
 }
 
-/// As other programs do; Ctrl-C ends that.
+/// As in other programs, Ctrl-C ends the wait.
 #[test]
 fn a_fifo_that_is_named_is_waited_for_until_ctrl_c() {
     let desk = Desk::new("hostile-fifo");
@@ -339,7 +339,7 @@ fn a_fifo_that_is_named_is_waited_for_until_ctrl_c() {
         let mut command = desk.command(args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         until_it_catches(child.id(), libc::SIGINT);
-        // A writer that comes and says nothing would end the wait: nobody comes.
+        // A writer that sends nothing would end the wait, so there is none.
         signal(child.id(), libc::SIGINT).unwrap();
         let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(10));
         let _ = child.kill();

@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 }
 
 impl Desk {
-    /// In the repository, so that paths read as in the docs.
+    /// Runs in the repository, so that paths are those of the docs.
     fn import(&self, args: &[&str]) -> Ran {
         let all: Vec<&str> = ["import"].iter().chain(args).copied().collect();
         ran(self.command(&all).current_dir(root()))
@@ -77,7 +77,7 @@ fn five_blocks_under_headings_are_five_variants() {
     assert!(throughput.clone().count() == 4 && throughput.clone().all(|c| c["verdict"] == "void"));
 }
 
-/// The page shows what the program prints, to the byte.
+/// The page shows exactly what the program prints.
 #[test]
 fn the_page_of_evidence_is_what_the_audit_says() {
     const START: &str = "```console\n$ tare ";
@@ -147,7 +147,7 @@ fn repeated_values_have_intervals_and_a_corrected_significance() {
         assert!((corrected - (1.0 - (1.0 - p).powi(6))).abs() < 1e-12, "{p} {corrected}");
         assert!(number(compared, "lower") < 0.0 && number(compared, "upper") > 0.0);
     }
-    // One of them looks significant by itself, and none of six does.
+    // One of the six looks significant by itself; corrected for all six, none is.
     let least = asked.iter().map(|c| number(c, "p")).fold(1.0, f64::min);
     assert!((0.01..0.05).contains(&least), "{least}");
     // Twenty files of each name are repetitions too.
@@ -230,16 +230,16 @@ fn broken_input_is_one_line_with_its_number() {
         .fails(2, "--as was given 2 times for 3");
     desk.import(&[good, "--baseline", "moon"])
         .fails(2, "--baseline moon: there are: Host, runc, Kata");
-    // All or nothing: a good file beside a bad one is not kept.
+    // All or nothing: a good file beside a bad one is not stored.
     desk.import(&[good, str(&binary)]).fails(2, "binary.txt:3");
     desk.tare(&["runs"]).fails(3, "there is none yet");
-    // What is broken among good outputs is told, and the others are kept.
+    // A broken output among good ones is reported, and the others are kept.
     let mixed = desk.file("mixed.md", &format!("# a\n{wrk}Requests/sec: 10\n# b\n{wrk}\n"));
     let told = desk.import(&[str(&mixed)]).success().stdout;
     assert!(told.contains("mixed.md:6: a wrk output") && told.contains(" [unread]"), "{told}");
 }
 
-/// Half a gigabyte of address space is room for no file of 100 MB and its values.
+/// Half a gigabyte of address space cannot hold a file of 100 MB and its values.
 fn bounded(desk: &Desk, args: &[&str]) -> Command {
     let own = desk.command(&[]);
     let mut command = Command::new("/bin/sh");
@@ -269,13 +269,13 @@ fn huge_files_are_refused_or_streamed_in_bounded_memory() {
     let one_line = huge("line.json", b"{\"a\":", b"");
     ran(&mut bounded(&desk, &[str(&one_line)])).fails(2, "line.json:1: goes on after 8 MiB");
     std::fs::remove_file(one_line).unwrap();
-    // A table without end, in one line.
+    // A table that never ends, in one line.
     let table = desk.folder.file("table.html");
     let cells = "<table><tr><td colspan=40 rowspan=40>1 ms<td>2".repeat(1_200_000);
     std::fs::write(&table, cells).unwrap();
     ran(&mut bounded(&desk, &[str(&table)])).fails(2, "no output of a known tool");
     std::fs::remove_file(table).unwrap();
-    // k6's points may be as many as there are.
+    // k6 may write any number of points.
     let header = b"metric_name,timestamp,metric_value,scenario\n";
     let point = b"http_req_duration,1700000000,1.5,default\nhttp_reqs,1700000000,1,default\n";
     let path = desk.folder.file("k6.csv");
@@ -312,7 +312,7 @@ fn standard_input_is_a_file_too() {
     desk.tare(&["runs"]).fails(3, "there is none yet");
 }
 
-/// What tare exports in k6's shape, tare reads.
+/// tare reads what it exports in k6's format.
 #[test]
 fn our_own_k6_table_comes_back() {
     let desk = Desk::new("import-own");

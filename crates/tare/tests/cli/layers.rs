@@ -66,7 +66,7 @@ fn layers_that_cannot_be_are_refused() {
     }
 }
 
-/// Where a program is missing, the others are measured all the same.
+/// If a program is missing, the other variants are still measured.
 #[test]
 fn an_optional_variant_whose_program_is_missing_is_skipped() {
     let desk = Desk::new("layers-missing");
@@ -81,7 +81,7 @@ fn an_optional_variant_whose_program_is_missing_is_skipped() {
     let run = |optional: &str, more: &[&str]| {
         let path = desk.file("missing.toml", &text(optional));
         let mut command = desk.command(&[&["run", str(&path)], more].concat());
-        // Only the folders of the system's servers are searched then.
+        // Then only the folders of the system's servers are searched.
         ran(command.env("PATH", "/nowhere"))
     };
     run("", &["-q"]).fails(3, "envoy is not installed");

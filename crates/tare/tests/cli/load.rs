@@ -90,7 +90,7 @@ fn lists_of_urls_are_asked_in_turn() {
     assert_eq!(server.target.stats.get(Counter::StatsRequests), 100);
     let report = load_json(&[&server.url(), "--urls", str(&list), "-n", "300", "--random-order"]);
     assert_eq!(report.requests.good, 300);
-    // More than an experiment may name.
+    // More paths than an experiment may list.
     let many: String = (0..500).map(|n| format!("/{n}\n")).collect();
     std::fs::write(&list, many).unwrap();
     let report = load_json(&[&server.url(), "--urls", str(&list), "-n", "500", "-b", "x"]);

@@ -1,5 +1,5 @@
-//! The program as a user meets it: what it prints, writes, and returns. Nothing here depends on how
-//! fast the machine is, or on programs beside nginx.
+//! The program from the user's side: what it prints, writes, and returns. Nothing here depends on
+//! the machine's speed, or on programs other than nginx.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 

@@ -1,4 +1,4 @@
-//! Every mistake gets one line: the flag, the value, what is allowed.
+//! Every mistake gives one line: the flag, the value, and what is allowed.
 
 use tare_target::behaviour::Behaviour;
 use tare_tidy::skips::not_run;
@@ -167,7 +167,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn local_ports_that_run_out_are_explained() {
-    // In a network of its own with ten local ports: the machine's are left alone.
+    // In a separate network with ten local ports, so that the machine's ports are not used up.
     let tare = env!("CARGO_BIN_EXE_tare");
     let script = format!(
         "ip link set lo up && echo 40000 40009 > /proc/sys/net/ipv4/ip_local_port_range && \
@@ -178,7 +178,7 @@ fn local_ports_that_run_out_are_explained() {
     );
     let ran = ran(command("unshare").args(["--net", "sh", "-c", &script]));
     if ran.stderr.contains("unshare failed: Operation not permitted") {
-        // Only root may make a network; CI is root, and checks that this did run.
+        // Only root may create a network; CI is root, and checks that this ran.
         assert!(std::env::var_os("CI").is_none(), "CI runs as root: {}", ran.story());
         not_run("a network namespace needs root");
         return;

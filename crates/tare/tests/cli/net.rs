@@ -1,4 +1,4 @@
-//! `tare net` and experiments with it: mistakes, and what is no endpoint.
+//! `tare net` and experiments with it: mistakes, and servers that are not endpoints.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -60,7 +60,7 @@ fn datagrams_that_are_lost_end_no_test() {
     assert!(ran.stdout.contains("failed: udp_rr 1 B"), "{}", ran.story());
 }
 
-/// Somebody else who listens, and says nothing, or something.
+/// Other servers that listen there, and answer nothing, or something else.
 #[test]
 fn what_is_no_endpoint_is_told_from_one() {
     let (listener, address) = stranger();
@@ -89,7 +89,7 @@ fn what_is_no_endpoint_is_told_from_one() {
     tare(&args).fails(4, "the message does not hold what it should");
 }
 
-/// Each start of the server leaves a line.
+/// Each start of the server writes a line.
 #[test]
 fn cells_of_a_sweep_share_launches() {
     let desk = Desk::new("shared");

@@ -71,7 +71,7 @@ fn what_cannot_be_compared_is_said() {
     ] {
         stored.write(&desk);
     }
-    // Another load forbids every verdict, and a gate that cannot judge does not pass.
+    // A different load forbids every verdict, and a gate that cannot be decided does not pass.
     let pair = changes(&desk.tare(&["report", "1", "2", "--json"]).success());
     assert_eq!(throughput(&pair, "new")["verdict"], "void");
     let code = &pair["guards"][0];
@@ -85,7 +85,7 @@ fn what_cannot_be_compared_is_said() {
     desk.tare(&["report", "1", "9"]).fails(2, "there is no run 9");
     desk.tare(&["report", "1", "2", "--format", "k6-csv"])
         .fails(2, "--format k6-csv: a pair of runs has no form k6-csv");
-    // A variant that is gone is none that has not changed.
+    // A variant that is missing does not count as unchanged.
     desk.tare(&["report", "1", "4", "--fail-if", "throughput > 900%", "--json", "/dev/null"])
         .fails(1, "new: throughput was not measured in two rounds; other: throughput was not");
     // Two rounds each resolve nothing.

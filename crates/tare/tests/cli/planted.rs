@@ -1,5 +1,5 @@
-//! What other users put beside root's files: journals of stores, links and pipes in the way of
-//! reports, a program in the place of tare's.
+//! Files that other users plant beside root's: journals of stores, links and pipes in place of
+//! reports, a program in place of tare.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -39,7 +39,7 @@ fn a_journal_beside_roots_store_deletes_nothing() {
     let pasted = desk.file("wrk.txt", WRK);
     desk.tare(&["import", str(&pasted), "--store", str(&own)]).success();
     let store = sticky.0.join("results.db");
-    // Killed: its log is still there.
+    // As after a kill: its log still exists.
     std::fs::copy(&own, &store).unwrap();
     mode(&store, 0o600);
     mode(&sticky.0, 0o1777);
@@ -61,10 +61,10 @@ fn a_journal_beside_roots_store_deletes_nothing() {
     desk.tare(&compare).fails(3, refused);
     assert!(kept.exists(), "root deleted what a planted journal names");
 
-    // A pipe of that name would be waited for.
+    // Opening a pipe of that name would block.
     attacker.does(&format!("rm {0}; mkfifo {0}", planted.display()));
     desk.tare(&["runs", "--store", str(&store)]).success();
-    // What may be in a log is told, and not left out.
+    // Entries that may be in a log are reported, not skipped.
     attacker.does(&format!("echo x >{}", sticky.0.join("results.db-wal").display()));
     desk.tare(&["runs", "--store", str(&store)]).fails(3, "copy both files");
 }
@@ -78,7 +78,7 @@ fn a_store_is_a_regular_file() {
     desk.tare(&["runs", "--store", "/dev/zero"]).fails(3, refused);
 }
 
-/// Root waits for a file while its program is replaced, and then starts servers of its own.
+/// Root waits for a file while its program is replaced, and then starts its own servers.
 #[test]
 fn what_stands_where_tare_was_is_not_run() {
     let Some(attacker) = Attacker::new("planted-program") else { return };
@@ -121,7 +121,7 @@ fn links_and_pipes_in_the_way_of_reports() {
         assert!(text.starts_with("{\n"), "{text}");
     };
 
-    // One's own links are followed, and what they name is replaced as a whole.
+    // One's own links are followed, and the file behind them is replaced as a whole.
     let (real, link) = (desk.file("real.json", "old"), desk.folder.file("link.json"));
     std::os::unix::fs::symlink("real.json", &link).unwrap();
     json(&link).success();
@@ -139,7 +139,7 @@ fn links_and_pipes_in_the_way_of_reports() {
     let fifo = desk.folder.file("fifo");
     assert!(command("mkfifo").arg(&fifo).status().unwrap().success());
     json(&fifo).fails(3, "nobody reads that pipe");
-    // As a shell's `>(command)` is named.
+    // A path as in a shell's `>(command)`.
     let script = "\"$0\" report last --json >(cat >\"$1\"); wait";
     let through = desk.folder.file("through.json");
     let mut bash = command("bash");
@@ -163,19 +163,19 @@ fn links_and_pipes_in_the_way_of_reports() {
         Some(json(&planted)).filter(|ran| !ran.stderr.contains("nobody reads"))
     });
     refused.fails(3, "it is a pipe of another user's");
-    // Nor is a folder on the way a link of theirs.
+    // Nor may a folder of the path be another user's link.
     let through = sticky.0.join("reports");
     attacker.does(&format!("ln -s {} {}", desk.folder.0.display(), through.display()));
     json(&through.join("secret")).fails(3, "belongs to another user (uid 65534)");
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
-    // A file of theirs is replaced, and none of theirs any more.
+    // Another user's file is replaced, and then belongs to root.
     attacker.does(&format!("rm {0}; echo >{0}", planted.display()));
     json(&planted).success();
     is_report(&planted);
     assert_ne!(planted.metadata().unwrap().uid(), NOBODY);
 }
 
-/// A run that was killed, and what `tare clean` does of it, started by a shell with such words.
+/// Kills a run; returns the result of a `tare clean` in namespaces of its own, after this setup.
 fn cleaned_within(name: &str, setup: &str) -> Option<(Ran, Desk, Temporary)> {
     if !is_root() {
         not_run("a namespace of its own needs root");
@@ -242,7 +242,7 @@ fn a_small_stack_is_enough() {
     ran(shell.args(["-c", help, env!("CARGO_BIN_EXE_tare")])).success();
 }
 
-/// What no request can hold is refused before a server is started for it.
+/// A request that cannot be built is refused before a server is started for it.
 #[test]
 fn requests_that_cannot_be_made_start_nothing() {
     let desk = Desk::new("planted-requests");

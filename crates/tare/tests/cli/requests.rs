@@ -1,4 +1,4 @@
-//! What is asked for: lists of paths, and servers on Unix sockets.
+//! Requests: lists of paths, and servers on Unix sockets.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -14,7 +14,7 @@ fn paths_of_a_file_are_requested_in_turn() {
     let file = desk.file("paths.txt", "# two pages\n/one\n/two?x=1\n");
     let log = desk.folder.file("log");
     let tare = env!("CARGO_BIN_EXE_tare");
-    // A server that writes down what it is asked for.
+    // A server that logs its requests.
     let server = desk.file("server.py", SERVER);
     let launch = format!("--launch=a=exec python3 {} {{port}} {}", server.display(), log.display());
     let other = format!("--launch=b=exec {tare} target --listen 127.0.0.1:{{port}} --body 2");
@@ -22,7 +22,7 @@ fn paths_of_a_file_are_requested_in_turn() {
     let report = read(desk.tare(&[&args[..], &BRIEF].concat()).measured());
     assert!(report.variants.iter().all(|variant| variant.probe.is_some()), "{report:?}");
     let asked = std::fs::read_to_string(&log).unwrap();
-    // The two requests of each probe are for the first.
+    // The first path also has the two requests of each probe.
     let load: Vec<&str> = asked.lines().collect();
     let [one, two] = ["/one", "/two?x=1"].map(|path| load.iter().filter(|l| **l == path).count());
     assert_eq!(one + two, load.len(), "{asked}");

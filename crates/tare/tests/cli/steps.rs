@@ -1,4 +1,4 @@
-//! `tare steps`: procedures carried out, timed, counted, and taken back whatever happens.
+//! `tare steps`: procedures are carried out, timed, counted, and always undone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,12 +12,12 @@ use crate::runs::Desk;
 use crate::util::{Server, Temporary, ran, str};
 use crate::wait::until;
 
-/// What every procedure here makes is in this folder of the desk's.
+/// Returns the folder in which all procedures here create things.
 fn made(desk: &Desk) -> PathBuf {
     desk.folder.file("made")
 }
 
-/// A procedure with these steps between a folder that it makes and a look at it.
+/// Writes a procedure that creates a folder, takes these steps, and checks the folder.
 fn procedure(desk: &Desk, name: &str, steps: &str) -> PathBuf {
     let made = made(desk).display().to_string();
     desk.file(
@@ -90,7 +90,7 @@ fn experiments_name_procedures() {
     assert!(text.contains("90.00 s of its time is what persons were once seen to take"), "{text}");
     let counted = report(&desk, &[str(&path), "--count"]);
     assert!(counted.repetitions.is_empty() && counted.variants.len() == 3);
-    // As published: what is only counted has no times, and compares none.
+    // Published counts have no times, and no comparison.
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/published-mesh.toml");
     let text = desk.tare(&["steps", str(&path), "--count"]).success().stdout;
     assert!(text.contains("nothing was carried out") && !text.contains("verdict"), "{text}");
@@ -99,7 +99,7 @@ fn experiments_name_procedures() {
     assert_eq!(all, [41, 34], "docs/steps.md tells of them");
 }
 
-/// The one line of a failure; what was done is taken back, and the next is not affected.
+/// Fails with one line and undoes everything; a good procedure then works.
 #[track_caller]
 fn fails(name: &str, steps: &str, told: &[&str]) {
     let desk = Desk::new(name);
@@ -174,7 +174,7 @@ fn somebody_elses_script_is_not_run_by_clean() {
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|extension| extension == "reset"));
     let script = script.unwrap();
-    // Anybody may write to it now.
+    // Now anyone may write to it.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     std::fs::set_permissions(&script, mode).unwrap();
     let ran = desk.tare(&["clean"]);
@@ -245,7 +245,7 @@ fn what_a_person_does_is_asked_for_timed_and_carried_over() {
     refused.fails(2, "step 'console' is done by a person, and nobody said how long");
     let took = procedure(&desk, "q", &console.replace("true\n", "true\ntook = \"1m\"\n"));
     desk.tare(&["steps", str(&took)]).fails(2, "step 'console' gives what a person finds");
-    // On a terminal, which it asks for.
+    // On a terminal, which `--by-hand` requires.
     let report = desk.folder.file("report.json");
     let by_hand = |answers: &str| {
         let tare = env!("CARGO_BIN_EXE_tare");

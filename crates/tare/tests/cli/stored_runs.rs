@@ -1,9 +1,9 @@
-//! `tare runs`: what stored runs concluded, known once and then kept.
+//! `tare runs`: the verdicts of stored runs are computed once and then kept.
 
 use crate::runs::Desk;
 use crate::stored::Stored;
 
-/// The lines of a list, without what varies.
+/// Returns the names in a list, without what varies.
 fn listed(desk: &Desk) -> Vec<String> {
     let lines = desk.tare(&["runs"]).success().stdout;
     let name = |line: &str| line.rsplit("  ").next().unwrap_or_default().to_owned();
@@ -21,10 +21,10 @@ fn verdicts_are_worked_out_once_kept_and_worked_out_anew_after_more_rounds() {
     assert_eq!(listed(&desk), first);
     let store = rusqlite::Connection::open(desk.folder.file("tare/tare.db")).unwrap();
     let change = |set: &str| store.execute(&format!("UPDATE conclusion SET {set}"), []).unwrap();
-    // What is kept is what is shown …
+    // The stored verdict is shown …
     assert_eq!(change("text = replace(text, 'slower', 'faster')"), 2);
     assert!(listed(&desk)[1].contains(": faster"), "{:?}", listed(&desk));
-    // … unless it is of fewer rounds, of another method, or no conclusion at all.
+    // … unless it is from fewer rounds, from another method, or invalid.
     let others = [
         "rounds = rounds - 1",
         "version = version - 1",

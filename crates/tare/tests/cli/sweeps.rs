@@ -1,4 +1,4 @@
-//! Sweeps over what servers are: their settings, and parameters in their commands.
+//! Sweeps over servers: their settings, and parameters in their commands.
 
 use serde_json::Value;
 use tare_target::behaviour::Behaviour;
@@ -6,7 +6,7 @@ use tare_target::behaviour::Behaviour;
 use crate::runs::Desk;
 use crate::util::{Server, str};
 
-/// Two servers of ours, one by its kind and one by a command with a parameter.
+/// Two of tare's servers: one by its kind, one by a command with a parameter.
 fn experiment(sweep: &str) -> String {
     let tare = env!("CARGO_BIN_EXE_tare");
     format!(
@@ -35,7 +35,7 @@ fn settings_and_parameters_of_servers_can_be_swept() {
     for cell in cells {
         let (values, report) = (&cell["values"], &cell["report"]);
         let bytes: u64 = values["body_bytes"].as_str().unwrap().parse().unwrap();
-        // Both servers answer with so many bytes: the comparison would be void otherwise.
+        // Both servers answer with this many bytes; otherwise the comparison would be void.
         let variants = report["variants"].as_array().unwrap();
         for variant in variants {
             assert_eq!(variant["probe"]["body_bytes"].as_u64(), Some(bytes), "{variant}");
@@ -58,7 +58,7 @@ fn what_no_server_has_cannot_be_swept() {
     }
 }
 
-/// Another port is another server: such cells are measured apart.
+/// Another port is another server, so these cells are measured separately.
 #[test]
 fn where_a_server_listens_can_be_swept() {
     let desk = Desk::new("sweep-ports");
@@ -82,7 +82,7 @@ fn where_a_server_listens_can_be_swept() {
     }
 }
 
-/// A launch is cold once: values that share launches cannot all be asked about.
+/// A launch is cold only once, so values that share launches cannot all be measured.
 #[test]
 fn cold_servers_can_be_swept_by_what_they_are_only() {
     let desk = Desk::new("sweep-cold");

@@ -1,5 +1,4 @@
-//! `tare sys`: what it counts, and mistakes. Which call takes longer than another is for `make
-//! test-real`.
+//! `tare sys`: what it counts, and mistakes. `make test-real` checks which calls take longer.
 
 use tare_report::sys::SysReport;
 

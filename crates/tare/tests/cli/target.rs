@@ -7,7 +7,7 @@ use crate::util::{Folder, own, str, tare};
 
 struct Running(Child, String);
 
-/// Starts the program on a free port and reads where it listens.
+/// Starts the program on a free port and reads its address.
 fn start(args: &[&str]) -> Running {
     let mut child = own()
         .args(["target", "--listen", "127.0.0.1:0"])
@@ -22,7 +22,7 @@ fn start(args: &[&str]) -> Running {
 }
 
 impl Running {
-    /// Ends it as a user would, and reads its last words: the counts.
+    /// Ends the program as a user would, and reads the counts that it prints.
     fn stop(mut self) -> serde_json::Value {
         let pid = self.0.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -39,7 +39,7 @@ fn counts_are_exact_over_threads_and_connections() {
     tare(&["load", &target.1, "-n", "1000", "-c", "4"]).success();
     let counts = target.stop();
     assert_eq!((counts["requests"].as_u64(), counts["replies"].as_u64()), (Some(1000), Some(1000)));
-    // Ten requests a connection; the last of each of the four may have had fewer.
+    // Ten requests per connection; the last of each of the four may have had fewer.
     let closed = counts["closed_by_target"].as_u64().unwrap();
     assert!((96..=100).contains(&closed), "{counts}");
 }

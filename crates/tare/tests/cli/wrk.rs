@@ -1,12 +1,12 @@
-//! `tare wrk`, also through links: what a parser of the originals reads, and scripts unchanged. How
-//! much load there was in a second is nobody's business here.
+//! `tare wrk`, also through links: output that parsers of the originals read, and unchanged
+//! scripts. The amount of load per second is not tested here.
 
 use tare_target::behaviour::Behaviour;
 use tare_target::stats::Counter;
 
 use crate::util::{Folder, Ran, Server, command, ran, tare};
 
-/// Reads the output as people's scripts do: labels, columns, units.
+/// Output as people's scripts parse it: labels, columns, units.
 struct Parsed {
     latency_us: Vec<f64>,
     per_thread: Vec<f64>,
@@ -156,8 +156,8 @@ fn scripts_run_unchanged() {
     assert!(parse(&script("counter", &one, &[])).requests > 0);
 
     let one = server();
-    // Four connections, a request in 10 to 50 ms each: without that there would be ten times more
-    // than 400 in the second, and the first.
+    // Four connections with 10 to 50 ms per request make at most 400 requests in a second; without
+    // the delay there would be ten times more.
     let requests_of_delay = parse(&script("delay", &one, &[])).requests;
     assert!((1..1000).contains(&requests_of_delay), "{requests_of_delay}");
 

@@ -12,14 +12,14 @@ use crate::util::{Folder, own};
 
 pub const NOBODY: u32 = 65534;
 
-/// The other user, and a home of theirs.
+/// Another user, with a home folder.
 pub struct Attacker {
     _folder: Folder,
     pub home: PathBuf,
 }
 
 impl Attacker {
-    /// `None` where this is not root, who alone can be two users.
+    /// Returns `None` if this is not root, as only root can act as two users.
     pub fn new(name: &str) -> Option<Self> {
         if !is_root() {
             not_run("a second user needs root");
@@ -33,7 +33,7 @@ impl Attacker {
         Some(Self { _folder: folder, home })
     }
 
-    /// Does something as that user, in their home.
+    /// Runs a script as that user, in their home.
     #[track_caller]
     pub fn does(&self, script: &str) {
         let mut command = Command::new("sh");
@@ -41,7 +41,7 @@ impl Attacker {
         assert!(command.status().unwrap().success(), "{script}");
     }
 
-    /// A program that leaves a trace of having run.
+    /// Makes a program that leaves a trace if it runs.
     pub fn evil(&self, name: &str) -> PathBuf {
         self.does(&format!(
             "mkdir -p bin; printf '#!/bin/sh\\ntouch {}/pwned\\n' >bin/{name}; chmod 755 bin/{name}",
@@ -55,7 +55,7 @@ impl Attacker {
         assert!(!self.home.join("pwned").exists(), "a planted program ran as root");
     }
 
-    /// tare as root, with this user's home.
+    /// Returns tare as root, with this user's home.
     pub fn victim(&self, args: &[&str]) -> Command {
         let mut command = own();
         command.args(args).env("HOME", &self.home).env_remove("TARE_STORE");

@@ -1,4 +1,4 @@
-//! Endpoints of `tare net` in this process, and strangers that are none.
+//! Endpoints of `tare net` in this process, and servers that are not endpoints.
 
 use std::net::TcpListener;
 
@@ -27,7 +27,7 @@ pub fn endpoint(plan: EndpointPlan) -> (NetEndpoint, String) {
     (endpoint, address)
 }
 
-/// Somebody else who listens.
+/// A server that is not an endpoint.
 pub fn stranger() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -64,7 +64,7 @@ pub fn check_counts(cell: &NetCell) {
     assert!(cell.messages > 0, "{cell:?}");
     assert!(cell.errors.is_empty(), "{cell:?}");
     assert!(cell.elapsed_ns > 0 && cell.messages_per_s.unwrap().point > 0.0, "{cell:?}");
-    // Whole messages, and of a stream what is left over.
+    // Whole messages, plus the rest of a stream.
     let whole = cell.messages * u64::from(cell.message_bytes);
     let parts = u64::from(cell.rounds * cell.threads);
     let spare = (parts + 1) * u64::from(cell.message_bytes);

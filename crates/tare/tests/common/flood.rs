@@ -1,4 +1,4 @@
-//! Servers that say the same to everybody, without end.
+//! Servers that send the same to every client, without end.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What any command may take, whoever it speaks to.
+/// Memory that any command may use, whatever server it talks to.
 pub const PEAK_KB_MAX: u64 = 256 << 10;
 
-/// A server that says the same to everybody, and goes on for as long as anybody listens.
+/// A server that sends the same to every client for as long as one reads.
 pub struct Flood {
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,

@@ -1,6 +1,6 @@
-//! Experiments whose variants have layers.
+//! Experiments with layers.
 
-/// An experiment in which one of two servers of tare's own has these layers.
+/// Returns an experiment in which one of two servers of tare has these layers.
 pub fn layered(layers: &str, more: &str) -> String {
     format!(
         "name = \"layers\"\n[load]\nconnections = 4\n[stop]\nrounds = 3\n\

@@ -1,10 +1,10 @@
-//! What runs in places show of themselves, and what they must not leave.
+//! Proofs that runs in places show, and leftovers that they must not have.
 
 use std::path::PathBuf;
 
 use tare_report::run::RunReport;
 
-/// Everything that tares with these numbers could have left on this machine.
+/// Returns everything that these tare processes could have left on this machine.
 pub fn left_by(pids: &[u32]) -> Vec<String> {
     let ours = |name: &str| pids.iter().any(|pid| name.contains(&format!("tare-{pid}-")));
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What the suites share: servers, runs, other users.
+//! Shared by all suites: servers, runs, other users.
 
 #![allow(dead_code, reason = "no suite uses all of it")]
 

@@ -1,4 +1,4 @@
-//! What must be the same of a run wherever its servers and its load are: one table, for an agent at
+//! One table of what must be equal in a run wherever its servers and its load are: for an agent at
 //! the end of a byte stream and for one in a place.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use tare_model::Metric;
 use tare_model::metric::Basis;
 use tare_report::run::{RunReport, Variant};
 
-/// What is asked, of which server, and the guard that it sets off.
+/// A load, a server, and the guard that they trip.
 pub struct Row {
     /// Lines of `[load]`.
     pub load: &'static str,
@@ -32,7 +32,7 @@ pub const ROWS: [Row; 9] = [
     row("connections = 4\nmethod = \"POST\"\nbody = \"x\"", "body_bytes = 3000", None),
 ];
 
-/// Guards that go by what was asked and answered, and not by how fast or how evenly that went.
+/// Guards that depend on requests and replies, not on speed or steadiness.
 const FACTS: [&str; 8] = [
     "chatty",
     "count-mismatch",
@@ -43,9 +43,9 @@ const FACTS: [&str; 8] = [
     "resumed",
     "unequal-reply",
 ];
-/// Only a place has a link of its own; the kernel divides CPU time into user's and its own by looking
-/// now and then; a server that always has work is never put on a CPU anew; and of what is rare, such
-/// as work of the kernel's own threads, there may be nothing.
+/// Metrics that may be missing by chance: only a place has its own link, the kernel samples user
+/// and system time, a busy server is never rescheduled, and rare work, such as that of kernel
+/// threads, may not occur.
 const METRICS_BY_CHANCE: [&str; 7] = [
     "packets_per_request",
     "server_cpu_user_ns_per_request",
@@ -60,7 +60,7 @@ fn guards(variant: &Variant) -> BTreeSet<&str> {
     variant.guards.iter().map(|code| code.word()).filter(|code| FACTS.contains(code)).collect()
 }
 
-/// Quantiles are left out, too: they need more replies than a busy machine gives.
+/// Leaves out quantiles too: they need more replies than a busy machine gives.
 fn metrics(variant: &Variant) -> BTreeSet<&str> {
     let is_quantile = |key: &str| {
         let metric = Metric::ALL.into_iter().find(|metric| metric.key() == key);
@@ -75,7 +75,7 @@ fn outcomes(variant: &Variant) -> BTreeSet<&str> {
 }
 
 impl Row {
-    /// Every variant sets off the guard that is meant.
+    /// Every variant trips the expected guard.
     #[track_caller]
     pub fn sets_off(&self, report: &RunReport) {
         let Some(code) = self.sets_off else { return };
@@ -85,7 +85,7 @@ impl Row {
         }
     }
 
-    /// The same is known of both.
+    /// Equal facts are known about both variants.
     #[track_caller]
     pub fn same(&self, here: &Variant, other: &Variant) {
         let name = format!("{self}: {}", other.name);

@@ -1,4 +1,4 @@
-//! Runs the real binary on real servers, in a data folder of the test's own.
+//! Runs the real program on real servers, in a data folder of the test.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -9,7 +9,7 @@ use tare_stats::Verdict;
 
 use crate::util::{Folder, Ran, own, ran, str};
 
-/// A place for a test's runs.
+/// A folder for a test's runs.
 pub struct Desk {
     pub folder: Folder,
 }
@@ -29,7 +29,7 @@ impl Desk {
         ran(&mut self.command(args))
     }
 
-    /// A `PATH` on which a shell script takes a program's place.
+    /// Returns a `PATH` in which a shell script replaces a program.
     pub fn path_with(&self, program: &str, script: &str) -> String {
         let bin = self.folder.file("bin");
         std::fs::create_dir_all(&bin).unwrap();
@@ -46,7 +46,7 @@ impl Desk {
         path
     }
 
-    /// Waits until a run that goes on has stored a round; `store` are flags that name its store.
+    /// Waits until a running run has stored a round; `store` are flags that name its store.
     #[track_caller]
     pub fn wait_for_a_round(&self, child: &mut Child, store: &[&str]) {
         loop {
@@ -54,7 +54,7 @@ impl Desk {
             if told.code == Some(0) && read(told).run.rounds > 0 {
                 return;
             }
-            // It has a time limit of its own, which bounds this loop.
+            // The run has a time limit, which bounds this loop.
             if let Some(ended) = child.try_wait().unwrap() {
                 let mut said = String::new();
                 if let Some(mut stderr) = child.stderr.take() {
@@ -65,7 +65,7 @@ impl Desk {
         }
     }
 
-    /// Runs `compare` with these, and reads its JSON.
+    /// Runs `compare` with these arguments, and reads its JSON.
     #[track_caller]
     pub fn compare(&self, args: &[&str]) -> RunReport {
         let all: Vec<&str> = ["compare", "--json", "-", "-q"].iter().chain(args).copied().collect();
@@ -93,7 +93,7 @@ pub fn owned<'a>(launches: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     launches.iter().map(String::as_str).chain(more.iter().copied()).collect()
 }
 
-/// Few and short: what is tested is not precision.
+/// Few and short rounds: precision is not tested.
 pub const BRIEF: [&str; 6] = ["--rounds", "2", "--slice", "5ms", "--cycles", "2"];
 
 #[track_caller]
@@ -116,14 +116,14 @@ pub fn no_guard(report: &RunReport, code: &str) {
     assert_eq!(found, None);
 }
 
-/// The comparison that decides.
+/// Returns the first requested comparison.
 #[track_caller]
 pub fn asked(report: &RunReport) -> &Comparison {
     let found = report.comparisons.iter().find(|comparison| comparison.asked);
     found.unwrap_or_else(|| panic!("nothing compared: {report:#?}"))
 }
 
-/// Two of tare's own servers with these flags, compared briefly.
+/// Compares two of tare's servers with these flags, briefly.
 #[track_caller]
 pub fn between(name: &str, a: &str, b: &str, more: &[&str]) -> RunReport {
     let desk = Desk::new(name);
@@ -135,7 +135,7 @@ pub fn between(name: &str, a: &str, b: &str, more: &[&str]) -> RunReport {
     desk.compare(&args)
 }
 
-/// The guard is void, about `b`, and withholds the verdict.
+/// The guard is void, concerns `b`, and withholds the verdict.
 #[track_caller]
 pub fn voids(report: &RunReport, code: &str, text: &str) {
     let found = guard(report, code);

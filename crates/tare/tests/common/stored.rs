@@ -1,4 +1,4 @@
-//! Runs of made-up rounds in a desk's store: what a report says of them depends on no machine.
+//! Runs of made-up rounds in a desk's store, with reports that depend on no machine.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Twenty rounds in which the second variant answers so many in a hundred of what the first
-    /// does.
+    /// Twenty rounds in which the second variant answers this percentage of what the first does.
     pub fn answering(percent: u64) -> Self {
         let mut plan = facts().plan;
         plan.skipped.clear();
@@ -34,7 +33,7 @@ impl Stored {
                 answer(theirs, good);
                 answer(ours, good * percent / 100);
             }
-            // Sustained load says the same.
+            // Sustained load gives the same ratio.
             let loads = round.launches.iter_mut().map(|launch| &mut launch.load);
             let sustained = loads.filter_map(|load| load.sustained.as_mut());
             for (variant, sustained) in sustained.enumerate() {
@@ -45,7 +44,7 @@ impl Stored {
         Self { plan, rounds: 20, change }
     }
 
-    /// Writes it, as a run of `tare` would.
+    /// Stores it as a run of `tare` would be.
     pub fn write(self, desk: &Desk) {
         let mut store = Store::open(&desk.folder.file("tare/tare.db")).unwrap();
         let names = self.plan.variants.iter().map(|variant| variant.name.clone());
@@ -78,7 +77,7 @@ impl Stored {
     }
 }
 
-/// So many replies in its window of 100 ms, at the CPU time that it has.
+/// Sets this many replies in a window of 100 ms, with the CPU time unchanged.
 fn answer(slice: &mut Slice, good: u64) {
     let counts = &mut slice.counts;
     counts.started = good + counts.drained;

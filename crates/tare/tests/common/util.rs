@@ -29,7 +29,6 @@ impl Server {
         Self::on(behaviour, Some(TlsServer::self_signed().unwrap()), 1024)
     }
 
-    /// For many connections.
     pub fn with_slots(slots: u32) -> Self {
         Self::on(Behaviour::default(), None, slots)
     }
@@ -69,14 +68,14 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// A program that SIGINT and SIGQUIT end, also where the tests run as a shell's background job.
+/// Returns a program that SIGINT and SIGQUIT end, even if the tests are a shell's background job.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     restore_default_signals(&mut command);
     command
 }
 
-/// The program that is tested; runs that it stores are not the tester's.
+/// Returns the program under test; its runs do not go into the tester's store.
 pub fn own() -> Command {
     let mut own = command(env!("CARGO_BIN_EXE_tare"));
     own.env("XDG_DATA_HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("TARE_STORE");
@@ -87,7 +86,6 @@ pub fn tare(args: &[&str]) -> Ran {
     ran(own().args(args))
 }
 
-/// What `tare load` says in JSON.
 pub fn load_json(args: &[&str]) -> LoadReport {
     let ran = tare(&[&["load", "--json", "-"], args].concat());
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}\n{}", ran.story()))
@@ -105,7 +103,7 @@ pub fn ran(command: &mut Command) -> Ran {
 }
 
 impl Ran {
-    /// Everything known about the run, for failing tests.
+    /// Returns everything known about the run, for failing tests.
     pub fn story(&self) -> String {
         let Self { command, code, stdout, stderr } = self;
         format!("{command}\nexit code {code:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
@@ -117,7 +115,7 @@ impl Ran {
         self
     }
 
-    /// It measured, and may have found that no verdict is allowed.
+    /// It measured; a guard may have forbidden the verdict.
     #[track_caller]
     pub fn measured(self) -> Self {
         assert!(matches!(self.code, Some(0 | 6)), "{}", self.story());
@@ -133,17 +131,17 @@ impl Ran {
     }
 }
 
-/// Nothing forbids a verdict but noise.
+/// Only noise may forbid the verdict.
 #[track_caller]
 pub fn not_void(report: &RunReport) {
-    // A busy machine alone can bring these about.
+    // A busy machine alone can trip these guards.
     let noise = ["not-steady", "not-warm", "deferred-work", "rate-missed", "noisy"];
     let mut void = report.guards.iter().filter(|guard| guard.severity == Severity::Void);
     let found = void.find(|guard| !noise.contains(&guard.code.word()));
     assert_eq!(found, None);
 }
 
-/// A folder of this test's own, removed at its end.
+/// A folder for this test, removed at its end.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -173,7 +171,7 @@ impl Temporary {
         Self(path)
     }
 
-    /// What a tare has left in it.
+    /// Returns what tare has left in it.
     pub fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap().flatten();
         entries.map(|entry| entry.path().display().to_string()).collect()
@@ -186,8 +184,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Runs a command to its end; what came of it, and the most memory that it had. The peak of
-/// `wait4` is at least what this process had when it started it, so it is looked at meanwhile.
+/// Runs a command to its end; returns the outcome and its peak memory. The peak of `wait4` is at
+/// least what this process used at the start, so memory is sampled during the run.
 pub fn peak_of(command: &mut Command) -> (Ran, u64) {
     let shown = format!("{command:?}");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -201,7 +199,7 @@ pub fn peak_of(command: &mut Command) -> (Ran, u64) {
             while !ended.load(Ordering::Relaxed) {
                 peak_kb = peak_kb_of(pid).unwrap_or(0).max(peak_kb);
                 looks += 1;
-                // Some end at once.
+                // Some commands end at once.
                 let rest = std::time::Duration::from_millis(if looks < 1000 { 0 } else { 2 });
                 super::wait::let_pass(rest);
             }
@@ -233,7 +231,7 @@ pub fn str(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Places are for root; CI is.
+/// Places need root; CI runs as root.
 pub fn can_run(what: &str) -> bool {
     if !is_root() {
         not_run(&format!("{what} needs root"));

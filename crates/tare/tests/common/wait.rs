@@ -1,16 +1,16 @@
-//! Waiting: the only file of these tests in which time is let pass.
+//! The only file of these tests that lets time pass.
 
 use std::time::Duration;
 
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(10);
-/// What is waited for comes much sooner, or never.
+/// Far longer than anything that is waited for takes.
 const LIMIT: DurationNs = DurationNs::from_secs(30);
 
-/// What `look` finds in the end.
+/// Repeats `look` until it returns something.
 #[track_caller]
 pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let limit = monotonic_now() + LIMIT;
@@ -28,17 +28,17 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     until_some(what, || holds().then_some(()));
 }
 
-/// Lets time pass, where it is itself what is planted: a server that is held up for so long, a kill
-/// that comes so late. Never to wait for something: that is [`until`].
+/// Lets time pass where the time itself is tested: a server that is held up, or a late kill. Use
+/// [`until`] to wait for something.
 pub fn let_pass(time: Duration) {
     let end = monotonic_now() + DurationNs::from_ns(time.as_nanos() as u64);
     while monotonic_now() < end {
-        // It may return sooner.
+        // The thread may wake up early.
         std::thread::park_timeout(Duration::from_nanos(end.since(monotonic_now()).as_ns()));
     }
 }
 
-/// Waits until a program has a handler of its own for a signal, without which the signal would end it.
+/// Waits until a program handles a signal that would otherwise end it.
 #[track_caller]
 pub fn until_it_catches(pid: u32, signal: i32) {
     until("it catches the signal", || {

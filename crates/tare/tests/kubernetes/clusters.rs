@@ -1,4 +1,4 @@
-//! A mesh over two clusters, put there by the procedures that are shipped: `make test-mesh`.
+//! A mesh over two clusters, set up by the procedures that are shipped: `make test-mesh`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ fn procedures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/deploy-mesh")
 }
 
-/// What a container in a service's pod prints.
+/// Returns what a command prints in a container of a service's pod.
 fn within_pod(service: &Service, container: &str, command: &[&str]) -> String {
     let context = format!("cluster{}", service.cluster);
     let deployment = format!("deployment/{}", service.name);
@@ -26,7 +26,7 @@ fn within_pod(service: &Service, container: &str, command: &[&str]) -> String {
     kubectl(&[&exec[..], command].concat())
 }
 
-/// What each service has served, by its own count and by its sidecar's.
+/// Returns how many requests each service has served, by its own count and by its sidecar's.
 fn counts() -> Vec<[u64; 2]> {
     let last = |text: &str| -> u64 {
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -44,7 +44,7 @@ fn counts() -> Vec<[u64; 2]> {
     SHOP.iter().map(of).collect()
 }
 
-/// Visits what is there; each service must have served its share, and its sidecar have seen that.
+/// Visits the shop; each service must have served its share, and its sidecar must agree.
 fn visit_and_count() {
     let address = "jsonpath={.status.loadBalancer.ingress[0].ip}";
     let service = ["-n", "istio-system", "get", "service", "istio-ingressgateway", "-o", address];

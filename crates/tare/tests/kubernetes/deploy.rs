@@ -1,4 +1,4 @@
-//! Procedures on a real cluster: the shop deployed, and what becomes of steps that go wrong.
+//! Procedures on a real cluster: the shop is deployed, and failing steps are handled.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use tare_tidy::skips::not_run;
 use crate::support::{Desk, Namespace, kubectl, within};
 use crate::util::{Temporary, ran, str};
 
-/// The program of the shop, where the cluster's nodes have it as an image.
+/// Returns the program of the shop, if the cluster's nodes have it as an image.
 fn shop() -> Option<String> {
     let shop = std::env::var("TARE_SHOP").ok();
     if shop.is_none() {
@@ -25,8 +25,8 @@ fn shop() -> Option<String> {
 
 const VISITS: u64 = 20;
 
-/// Deploys the shop into a namespace of this test's, with these steps before it is visited. There
-/// is no DNS in the cluster: callers are given the addresses of Services.
+/// Writes a procedure that deploys the shop into a namespace of this test, with these steps before
+/// it is visited. The cluster has no DNS: callers get the addresses of Services.
 fn procedure(desk: &Desk, shop: &str, name: &str, steps: &str) -> PathBuf {
     let kubectl = std::env::var("TARE_KUBECTL").unwrap_or_else(|_| "kubectl".into());
     desk.file(
@@ -85,7 +85,7 @@ fn is_gone() -> bool {
     kubectl(&["get", "namespace", &space(), "--ignore-not-found", "-o", "name"]).is_empty()
 }
 
-/// What each service has served by its own count, and where its pod is.
+/// Returns what each service has served by its own count, and its pod's address.
 fn counts() -> Vec<(String, String, u64)> {
     let each = "jsonpath={range .items[*]}{.metadata.labels.app} {.status.podIP}{\"\\n\"}{end}";
     let told = kubectl(&["-n", &space(), "get", "pods", "-o", each]);
@@ -101,7 +101,7 @@ fn count(name: String, host: String) -> (String, String, u64) {
     (name, host, told["served"].as_u64().unwrap())
 }
 
-/// The difference that visits make; before them, some were waited for.
+/// Checks by how much visits raise the counts; earlier requests do not matter.
 fn visit_and_count() {
     let before = counts();
     assert_eq!(before.len(), SHOP.len(), "{before:?}");
@@ -114,15 +114,15 @@ fn visit_and_count() {
     }
 }
 
-/// One test, as all of it is in one namespace.
+/// A single test, because all of it uses one namespace.
 #[test]
 fn the_shop_is_deployed_counted_and_gone_whatever_happens() {
     let Some(shop) = shop() else { return };
     let desk = Desk::new("deploy");
-    // Whatever fails here, it is removed.
+    // It is removed whatever fails here.
     let _namespace = Namespace(space());
     let good = procedure(&desk, &shop, "good", "");
-    // What a step that failed has printed is kept there.
+    // The output of failed steps is kept there.
     let temporary = Temporary::new();
     let steps = |path: &PathBuf, more: &[&str]| {
         let args = ["steps", str(path), "-r", "1", "-q", "--json", "-"];
@@ -130,7 +130,7 @@ fn the_shop_is_deployed_counted_and_gone_whatever_happens() {
     };
     let ran = steps(&good, &["--keep"]).success();
     let report: StepsReport = serde_json::from_str(&ran.stdout).unwrap();
-    // A Deployment and its account for each, eleven Services, a namespace.
+    // A Deployment and an account for each service, eleven Services, a namespace.
     let objects: u32 = report.repetitions[0].steps.iter().map(|step| step.objects).sum();
     assert_eq!(objects, 34, "{}", ran.stdout);
     visit_and_count();
@@ -160,7 +160,7 @@ fn the_shop_is_deployed_counted_and_gone_whatever_happens() {
     assert!(is_gone());
 }
 
-/// In the midst of it, by a signal that nobody can catch.
+/// Kills it at a random moment, with a signal that cannot be caught.
 fn killed(desk: &Desk, good: &Path) {
     let mut random = Random::stream(u64::from(std::process::id()), "deploy-kill", 0);
     for kill in 0..3 {

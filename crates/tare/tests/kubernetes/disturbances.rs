@@ -1,5 +1,5 @@
-//! What disturbs the whole cluster: tests that run by themselves (`--ignored --test-threads=1`), in
-//! the cluster that is ours to disturb.
+//! Disturbances of the whole cluster, in tests that run alone (`--ignored --test-threads=1`) and
+//! only in the cluster that the tests start.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{Desk, Namespace, kubectl, within};
 use crate::util::str;
 use crate::wait::let_pass;
 
-/// Processes of the test cluster whose command has these words.
+/// Returns processes of the test cluster with these words in their commands.
 fn of_cluster(words: &[&str]) -> Vec<u32> {
     if !std::path::Path::new("/var/lib/tare-cluster").exists() {
         not_run("a cluster of the user's is not disturbed");
@@ -22,7 +22,7 @@ fn of_cluster(words: &[&str]) -> Vec<u32> {
     let has = |pid: &u32| {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        // Not the shell that starts it again.
+        // Not the shell that restarts it.
         command.starts_with('/')
             && words.iter().all(|word| command.contains(word))
             && !command.starts_with("/bin/bash")
@@ -41,7 +41,7 @@ fn a_slow_api_holds_a_run_up_and_does_not_end_it() {
     let path = desk.experiment(&[("here", "server = \"target\"\nbaseline = true"), ("pod", keys)]);
     let mut command = desk.command(&["run", str(&path), "-q"]);
     let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // In the middle of its start, or of its first slices.
+    // During its start or its first slices.
     let_pass(Duration::from_millis(2500));
     signal(server, libc::SIGSTOP).unwrap();
     let_pass(Duration::from_secs(6));
@@ -67,7 +67,7 @@ fn when_the_api_server_is_restarted_a_run_ends_in_one_line_or_goes_on() {
     within(60, "the API server answers again", || {
         crate::support::try_kubectl(&["get", "--raw", "/readyz"]).status.success()
     });
-    // What could not be removed then is removed now.
+    // This removes the rest.
     let cleaned = desk.tare(&["clean"]);
     assert_eq!(cleaned.code, Some(0), "{}", cleaned.story());
     within(60, "its pods are gone", || {

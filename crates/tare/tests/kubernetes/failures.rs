@@ -1,4 +1,4 @@
-//! What goes wrong in clusters: each ends in one clear line, and in time.
+//! Failures in clusters: each ends with one clear line, and in time.
 
 use std::process::{Child, Stdio};
 
@@ -10,7 +10,7 @@ use crate::wait::let_pass;
 
 const HERE: (&str, &str) = ("here", "server = \"target\"\nbaseline = true");
 
-/// The line with which a pod with these settings is refused.
+/// Returns the error line for a pod with these settings.
 fn pod_refused(desk: &Desk, settings: &str) -> (i32, String) {
     let keys = format!("server = \"target\"\nplace = {{ kubernetes = {{ {settings} }} }}");
     desk.refused(&[HERE, ("pod", &keys)])
@@ -62,12 +62,12 @@ fn a_server_that_runs_out_of_memory_is_told() {
     assert!(ran.stderr.contains("its pod ran out of memory"), "{}", ran.story());
 }
 
-/// A run that is under way: its process, and the name of its pod.
+/// Starts a run; returns its process, and the name of its pod.
 pub fn under_way(desk: &Desk, namespace: &str) -> (Child, String) {
     under_way_at(desk, namespace, "host_network = false")
 }
 
-/// The same with further settings of its pod.
+/// Like [`under_way`], with further settings of its pod.
 pub fn under_way_at(desk: &Desk, namespace: &str, settings: &str) -> (Child, String) {
     let keys = format!(
         "server = \"target\"\nplace = {{ kubernetes = {{ namespace = \"{namespace}\", {settings} }} }}"

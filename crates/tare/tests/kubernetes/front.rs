@@ -1,4 +1,4 @@
-//! Ingresses and Gateways as ways to a pod, by the ingress gateway of a real mesh: `make
+//! Ingresses and Gateways as routes to a pod, through the ingress gateway of a real mesh: `make
 //! test-mesh`.
 
 use tare_report::load::guards::Severity;
@@ -7,7 +7,7 @@ use tare_report::run::RunGuard;
 use crate::support::{Desk, proven};
 use crate::util::not_void;
 
-/// A server that is reached so, and a client in a pod.
+/// A server that is reached this way, and a client in a pod.
 fn via(way: &str, more: &str) -> String {
     format!(
         "server = \"web\"\n\
@@ -50,7 +50,7 @@ fn ingresses_and_gateways_are_proven_and_paid_for() {
     }
 }
 
-/// Clients are sent to the edge, and the route is another Gateway's.
+/// Clients are sent to the edge, but the route belongs to another Gateway.
 #[test]
 #[ignore = "needs a mesh: make test-mesh"]
 fn a_gateway_that_nothing_passes_is_found_out() {

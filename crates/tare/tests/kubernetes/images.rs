@@ -1,5 +1,5 @@
-//! Images that a procedure's nodes pull, from a registry that this test keeps: a real nginx in the
-//! network namespace of a node, whose loopback a container runtime speaks plain HTTP with.
+//! Images that a procedure's nodes pull, from a registry that this test runs: a real nginx in the
+//! network namespace of a node, because container runtimes use plain HTTP on loopback.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use tare_tidy::skips::not_run;
 use crate::support::{Desk, Namespace, kubectl};
 use crate::util::str;
 
-/// The network namespace of the node that pulls, where this machine is that node's.
+/// Returns the network namespace of the node that pulls, if this machine runs that node.
 fn node() -> Option<String> {
     let kubeconfig = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap_or_default());
     let parts = kubeconfig.parent().and_then(Path::parent).map(|state| state.join("parts"));
@@ -35,7 +35,7 @@ const PORT: u16 = 18480;
 /// Serves one image, as files, until it is dropped.
 struct Registry {
     nginx: Child,
-    /// Of its manifest, configuration and layer.
+    /// Total size of its manifest, configuration and layer.
     bytes: u64,
 }
 
@@ -81,13 +81,13 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // By a signal that lets its workers end, too.
+        // With a signal that lets its workers end too.
         let _ = tare_io::process::signal(self.nginx.id(), libc::SIGTERM);
         let _ = self.nginx.wait();
     }
 }
 
-/// One pod, of that image, on that node.
+/// Writes a procedure that starts one pod of that image on that node.
 fn procedure(desk: &Desk, space: &str, pull: &str) -> PathBuf {
     let program = std::env::var("TARE_KUBECTL").unwrap_or_else(|_| "kubectl".into());
     let pod = format!(
@@ -129,7 +129,7 @@ fn images_that_nodes_pull_are_counted_and_those_that_they_have() {
         assert_eq!(all.len(), 2, "{}", ran.story());
         all
     };
-    // Of all repetitions, only those that pull did.
+    // With Always every repetition pulls; with IfNotPresent none does.
     let pulled = images("Always");
     let bytes = pulled[0].2.unwrap();
     assert_eq!(pulled, [(1, 1, Some(bytes)); 2]);

@@ -1,4 +1,4 @@
-//! What is left in a cluster when tare is killed.
+//! Leftovers in a cluster after tare is killed.
 
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use crate::support::{Desk, kubectl, within};
 use crate::util::str;
 use crate::wait::let_pass;
 
-/// `clean --context` removes what the other test has left in the cluster, and would be first.
+/// `clean --context` would remove what the other test has left in the cluster.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -33,7 +33,7 @@ fn after_a_kill_pods_end_by_themselves_and_clean_removes_the_rest() {
     let path = desk.experiment(&[("here", "server = \"target\"\nbaseline = true"), ("pod", keys)]);
     let text = std::fs::read_to_string(&path).unwrap().replace("rounds = 2", "rounds = 10000");
     std::fs::write(&path, text).unwrap();
-    // Killed as soon as its namespace is there, while its pod starts, and under load.
+    // Killed when its namespace exists, while its pod starts, and under load.
     for wait_ms in [0, 1500, 6000] {
         let mut command = desk.command(&["run", str(&path), "-q"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -74,7 +74,7 @@ fn clean_of_a_cluster_removes_what_no_journal_tells_and_nothing_else() {
         kubectl(&["label", "namespace", namespace, "app.kubernetes.io/managed-by=tare"]);
     }
     let context = kubectl(&["config", "current-context"]);
-    // A new one may be of a run that has just begun.
+    // A new namespace may belong to a run that has just begun.
     let first = desk.tare(&["clean", "--context", context.trim()]);
     assert!(
         first.stdout.contains(&format!("{name}: its pods run, or it is new")),
@@ -86,7 +86,7 @@ fn clean_of_a_cluster_removes_what_no_journal_tells_and_nothing_else() {
         assert_eq!(cleaned.code, Some(0), "{}", cleaned.story());
         cleaned.stdout.contains(&format!("removed namespace {name}"))
     });
-    // It bears the label, and not the name: that is not tare's.
+    // It has the label but not the name, so it is not tare's.
     let phase = kubectl(&["get", "namespace", &theirs, "-o", "jsonpath={.status.phase}"]);
     assert_eq!(phase, "Active");
     kubectl(&["delete", "namespace", &theirs, "--wait=false"]);

@@ -1,5 +1,5 @@
-//! Sidecars that a mesh injects: proven by their own counts, and each lie that is planted is told.
-//! They need a mesh in the cluster: `make test-mesh`.
+//! Sidecars that a mesh injects: proven by their own counts, and every planted lie is detected.
+//! Needs a mesh in the cluster: `make test-mesh`.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use tare_report::run::{RunGuard, RunReport};
 use crate::support::{Desk, Namespace, apply, kubectl, proven, try_kubectl, within};
 use crate::util::{not_void, str};
 
-/// A variant behind a Service with a client in a pod, and what each place has beside that.
+/// A variant behind a Service with a client in a pod, and further settings of each place.
 fn variant(server: &str, client: &str, layer: &str) -> String {
     format!(
         "server = \"web\"\n\
@@ -72,7 +72,7 @@ fn guard<'a>(report: &'a RunReport, variant: &str, code: &str) -> &'a RunGuard {
 #[test]
 #[ignore = "needs a mesh: make test-mesh"]
 fn a_sidecar_that_nothing_passes_is_found_out() {
-    // Its rules leave out the port of the server, or of its Service.
+    // The mesh's rules exclude the port of the server, or of its Service.
     let annotation = |key: &str, value: &str| {
         format!(", annotations = {{ \"traffic.sidecar.istio.io/{key}\" = \"{value}\" }}")
     };
@@ -80,7 +80,7 @@ fn a_sidecar_that_nothing_passes_is_found_out() {
     void("mesh-in", &server, "", PLAIN, "0 passed through the server's");
     let client = annotation("excludeOutboundPorts", "80");
     void("mesh-out", "", &client, PLAIN, "0 passed through the client's");
-    // Encrypted, so it is said, and it answers whoever asks in plain text.
+    // It claims to encrypt, but answers requests in plain text.
     let layer = "layers = [{ mesh = \"istio\" }]\nmay_differ = [\"status\", \"body\", \"headers\"]";
     void("mesh-plain", &server, "", layer, "a request in plain text is served");
 }
@@ -98,7 +98,7 @@ fn who_got_no_sidecar_is_told() {
     assert!(said.contains("its pod has no sidecar, though it asked for one"), "{said}");
 }
 
-/// In a namespace where all pods get one.
+/// In a namespace where every pod gets a sidecar.
 #[test]
 #[ignore = "needs a mesh: make test-mesh"]
 fn a_sidecar_that_no_layer_names_is_found_out() {
@@ -116,7 +116,7 @@ fn a_sidecar_that_no_layer_names_is_found_out() {
     assert!(text.contains("a sidecar into its pod that no layer names"), "{text}");
 }
 
-/// Access logs of a namespace, switched on by somebody.
+/// Access logs of a namespace that another user switched on.
 #[test]
 #[ignore = "needs a mesh: make test-mesh"]
 fn a_sidecar_that_logs_every_request_is_told() {
@@ -142,7 +142,7 @@ fn a_sidecar_that_logs_every_request_is_told() {
     assert_eq!(report.guards.iter().filter(|guard| is_chatty(guard)).count(), 1);
 }
 
-/// A rule of somebody's that switches encryption off for a whole namespace.
+/// Another user's rule that switches encryption off for a whole namespace.
 #[test]
 #[ignore = "needs a mesh: make test-mesh"]
 fn a_policy_of_somebody_elses_does_not_switch_encryption_off_unseen() {
@@ -187,7 +187,7 @@ fn killed_a_run_leaves_no_policy() {
     run.wait().unwrap();
     desk.tare(&["clean"]).success();
     within(60, "nothing is left", || policies().is_empty());
-    // What it made for its baseline is in a namespace of its own.
+    // The baseline's objects are in a namespace of the run.
     let id = format!("namespace/tare-{}-", run.id());
     within(60, "its namespace is gone", || {
         let left = try_kubectl(&["get", "namespace", "-o", "name"]).stdout;

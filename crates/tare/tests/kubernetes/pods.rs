@@ -1,4 +1,4 @@
-//! Pods that serve and make load: runtimes, ways, nodes, manifests.
+//! Pods that serve and make load: runtimes, routes, nodes, manifests.
 
 use tare_model::Metric;
 use tare_tidy::skips::not_run;
@@ -26,7 +26,7 @@ fn runtimes_serve_and_are_proven_by_the_kernel_inside() {
     let cpu = |name: &str| report.variant(name).unwrap().metric(Metric::ServerCpu).unwrap().point;
     assert!(cpu("gvisor") > 2.0 * cpu("runc"), "{} of {}", cpu("gvisor"), cpu("runc"));
     assert!(cpu("runc") > 0.0);
-    // Whoever ends a run removes its namespace.
+    // A run that ends removes its namespace.
     let left =
         kubectl(&["get", "namespace", "-l", "app.kubernetes.io/managed-by=tare", "-o", "name"]);
     let own = report.variant("runc").unwrap().proofs.join(" ");
@@ -111,7 +111,7 @@ fn a_pod_of_the_users_own_may_have_no_root_and_no_writable_files() {
     ]);
     proven(&report, "pod", &["address"]);
     not_void(&report);
-    // In a namespace that is not tare's, what it made is removed piece by piece.
+    // In a namespace that is not tare's, its objects are removed one by one.
     let left = kubectl(&["get", "pods,services", "-n", &namespace.0, "-o", "name"]);
     assert_eq!(left, "");
 }
@@ -148,7 +148,7 @@ fn pods_make_one_load_together() {
         ("one", &format!("{place}{one}\nbaseline = true")),
         ("four", &format!("{place}{four}")),
     ]));
-    // A tenth of a slice is what a pod may be late by.
+    // A pod may be late by a tenth of a slice.
     let text = text.unwrap().replace("connections = 4", "connections = 10");
     let path = desk.file("together.toml", &text.replace("20ms", "300ms"));
     let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).measured();
@@ -171,7 +171,7 @@ fn fewer_connections_than_pods_are_refused() {
     assert!(said.contains("connections = 4") && said.contains("at least 5"), "{said}");
 }
 
-/// Of the cluster that these tests start; elsewhere images are not ours to load.
+/// Folder of the cluster that these tests start; images are loaded only there.
 const NODES: &str = "/var/lib/tare-cluster";
 
 #[test]

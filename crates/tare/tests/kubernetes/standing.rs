@@ -1,4 +1,4 @@
-//! A Deployment of the user's: loaded by pods, and started afresh by its rollouts.
+//! A user's Deployment: loaded by pods, and restarted by rollouts.
 
 use tare_report::load::LoadReport;
 
@@ -29,8 +29,8 @@ metadata: {name: web, namespace: NAMESPACE}
 spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
 ";
 
-/// The namespace, and where its Service is entered: this machine is no node, and has no way to
-/// addresses that only nodes know.
+/// Applies the Deployment; returns its namespace and the address of its Service. This machine is
+/// not a node and cannot reach addresses that only nodes know.
 fn stands(desk: &Desk, name: &str) -> (Namespace, String) {
     let namespace = Namespace::new(name);
     apply(desk, "web.yaml", &WEB.replace("NAMESPACE", &namespace.0));

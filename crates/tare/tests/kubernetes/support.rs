@@ -1,4 +1,4 @@
-//! What these tests share: an experiment run in the cluster, and the cluster asked by kubectl.
+//! Shared by these tests: runs of experiments in the cluster, and queries with kubectl.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -40,7 +40,7 @@ impl Desk {
         ran(&mut self.command(args))
     }
 
-    /// The command line that runs these variants, each a name and its keys.
+    /// Writes an experiment with these variants, each a name and its keys.
     pub fn experiment(&self, variants: &[(&str, &str)]) -> PathBuf {
         let tables =
             variants.iter().map(|(name, keys)| format!("[[variant]]\nname = \"{name}\"\n{keys}\n"));
@@ -56,7 +56,7 @@ impl Desk {
         }
     }
 
-    /// The one line with which these variants are refused, and the exit code.
+    /// Returns the exit code and the error line for these variants.
     pub fn refused(&self, variants: &[(&str, &str)]) -> (i32, String) {
         let path = self.experiment(variants);
         let ran = self.tare(&["run", str(&path), "-q"]);
@@ -79,13 +79,12 @@ pub fn try_kubectl(args: &[&str]) -> Output {
     Command::new(program).args(args).output().unwrap()
 }
 
-/// What applies to a cluster by `kubectl apply`.
 pub fn apply(desk: &Desk, name: &str, manifest: &str) {
     let path = desk.file(name, manifest);
     kubectl(&["apply", "-f", str(&path)]);
 }
 
-/// A namespace of this test's own, removed at its end.
+/// A namespace for this test, removed at its end.
 pub struct Namespace(pub String);
 
 impl Namespace {

@@ -1,4 +1,4 @@
-//! Layers by real programs. `make test-layers` runs it, one test at a time.
+//! Layers with real programs. `make test-layers` runs it, one test at a time.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 

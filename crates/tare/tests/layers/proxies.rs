@@ -1,4 +1,4 @@
-//! Layers that are processes between client and server: in the path, proven, paid for, removed.
+//! Layers that are processes between client and server: in the path, proven, charged, removed.
 
 use tare_model::Metric;
 use tare_report::load::guards::Severity;
@@ -25,14 +25,14 @@ fn a_proxy_is_in_the_path_and_paid_for() {
         assert_eq!(layered.proofs.len(), count as usize, "one for each hop: {story}");
         assert!(layered.proofs.iter().all(|p| p.contains("passed through it")), "{story}");
         assert!(report.guards.iter().all(|guard| guard.code != "not-proven"), "{story}");
-        // The chain's CPU time is the variant's.
+        // The chain's CPU time counts as the variant's.
         let cpu = |at: usize| report.variants[at].metric(Metric::ServerCpu).unwrap().point;
         assert!(cpu(1) > cpu(0) * (1.0 + 0.4 * f64::from(count)), "{} and {}", cpu(0), cpu(1));
     }
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 
-/// The proxy runs here, wherever its server does.
+/// The proxy runs on this machine, wherever the server is.
 #[test]
 fn a_proxy_stands_before_a_server_in_a_place() {
     if !can_run("a network namespace") {
@@ -49,7 +49,7 @@ fn a_proxy_stands_before_a_server_in_a_place() {
     assert!(report.guards.iter().all(|guard| guard.code != "not-proven"), "{story}");
 }
 
-/// Variants with a server on this machine, over TLS where they say so, and these layers.
+/// A variant with a server on this machine, over TLS if `server` says so, and these layers.
 fn hop(name: &str, server: &str, layers: &str) -> String {
     format!(
         "[[variant]]\nname = \"{name}\"\nserver = \"{server}\"\nlayers = [{layers}]\n\
@@ -118,7 +118,7 @@ fn a_hop_has_a_place_limits_and_tls_on_both_sides() {
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 
-/// The first proxy answers by itself: the second one, in a place of its own, sees nothing.
+/// The first proxy answers by itself, so the second one, in another place, sees nothing.
 #[test]
 fn a_hop_that_requests_pass_by_is_void_by_its_name() {
     if !can_run("a network namespace") {

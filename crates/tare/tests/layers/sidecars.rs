@@ -1,4 +1,4 @@
-//! Sidecars, gateways, a bypass: in the path and proven, and each lie about them found.
+//! Sidecars, gateways, a bypass: in the path and proven, and every lie about them is detected.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use crate::runs::{Desk, guard, no_guard};
 use crate::util::{can_run, not_void, str};
 use crate::wait::let_pass;
 
-/// The proofs of a variant that are about a kind of layer.
+/// Returns the proof of a variant for a kind of layer.
 #[track_caller]
 fn proof<'a>(report: &'a RunReport, name: &str, layer: &str) -> &'a str {
     let proofs = &report.variant(name).unwrap().proofs;
@@ -25,7 +25,7 @@ fn proof<'a>(report: &'a RunReport, name: &str, layer: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("{name}: no {layer} in {proofs:#?}"))
 }
 
-/// A run that ends void, because this is wrong with a layer.
+/// The run is void because of this fault of a layer.
 #[track_caller]
 fn found_out(report: &RunReport, name: &str, wrong: &str) {
     let found = guard(report, "not-proven");
@@ -108,7 +108,7 @@ fn sidecars_stand_on_one_side_or_pass_bytes_alone_or_are_asked_directly() {
     assert!(of("runc").contains("redirected to the server's"), "{}", of("runc"));
 }
 
-/// Envoy as a user might write it: with what is put in at the marked places.
+/// Envoy's configuration as a user might write it, with these parts inserted.
 fn own_envoy(listener: Value, upstream: Value, log: Value) -> String {
     let typed = |name: &str, kind: &str, mut more: Value| {
         more["@type"] = json!(format!("type.googleapis.com/envoy.extensions.{kind}"));
@@ -147,7 +147,7 @@ fn own_envoy(listener: Value, upstream: Value, log: Value) -> String {
             "clusters": [cluster],
         },
     });
-    // Ports are numbers.
+    // Ports must be numbers.
     let text = config.to_string();
     ["to", "admin", "listen"].iter().fold(text, |text, name| {
         text.replace(&format!("\"{{{name}_port}}\""), &format!("{{{name}_port}}"))
@@ -184,11 +184,11 @@ fn a_sidecar_that_logs_every_request_is_told() {
     assert_eq!(guard(&report, "chatty").variant.as_deref(), Some("logs"), "{:#?}", report.guards);
 }
 
-/// The key is of another kind than was asked, and sessions are taken up where none should be.
+/// The key is of a different kind, and sessions are resumed although they should not be.
 #[test]
 fn a_gateway_is_who_it_should_be_and_forgets_its_clients() {
     let desk = Desk::new("gateway-lies");
-    // Servers that give up root must reach what is theirs.
+    // Servers that drop root must still reach their files.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&desk.folder.0, open).unwrap();
     let config = |name: &str, cert: &str, key: &str, tickets: &str| {
@@ -248,7 +248,7 @@ fn gateways_speak_what_was_asked_and_count_handshakes() {
     no_guard(&report, "resumed");
 }
 
-/// Connections that come after the rules are gone pass no sidecar.
+/// Connections that are opened after the rules are removed bypass the sidecar.
 #[test]
 fn rules_that_are_taken_away_are_found_out() {
     if !can_run("a network namespace") {
@@ -306,7 +306,7 @@ fn a_bypass_carries_every_message_between_sidecar_and_application() {
     assert!(report.variant("both").unwrap().proofs.iter().all(|p| !p.contains("bypass")));
 }
 
-/// Where the CPU has no such feature, the variant is left out and says so.
+/// If the CPU lacks the feature, the variant is left out with a reason.
 #[test]
 fn a_feature_of_the_cpu_is_masked_for_a_gateway() {
     let desk = Desk::new("crypto");

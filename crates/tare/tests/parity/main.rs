@@ -1,6 +1,6 @@
-//! The same run here and elsewhere: whatever this process's executor does is asked of an agent at
-//! the end of a byte stream, and as much is known afterwards. A lab ends what is left of its
-//! process's children, so this test has a process of its own.
+//! Runs here and elsewhere: everything that this process's executor does is asked of an agent at
+//! the end of a byte stream, and gives the same knowledge. A lab ends all remaining children of its
+//! process, so this test has a separate process.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -75,7 +75,7 @@ fn plan(row: &parity::Row) -> Plan {
     Plan::try_from(draft).unwrap()
 }
 
-/// Makes a run, carried out by `elsewhere` or by this process; how it ended.
+/// Makes a run with `elsewhere` or this process; returns how it ended.
 fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
     let mut store = Store::open(&desk.folder.file("tare/tare.db")).unwrap();
     let run = store
@@ -90,7 +90,7 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
             variants: plan.variants.iter().map(|variant| variant.name.clone()).collect(),
         })
         .unwrap();
-    // A run's own: it is over with the run.
+    // A separate one for each run, as it ends with the run.
     let halt = Halt::default();
     let deployments = plan.variants.iter().map(|variant| Deployment::of(variant, None).unwrap());
     let lab = Lab::open(LabPlan {
@@ -123,7 +123,7 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
     stopped.into_iter().next().unwrap()
 }
 
-/// What tare reports of such a run.
+/// Makes a run and returns its report.
 fn report(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> RunReport {
     let stopped = run(desk, plan, elsewhere);
     assert!(matches!(stopped, Stopped::Rounds), "{stopped:?}");
@@ -145,7 +145,7 @@ fn a_run_through_an_agent_tells_as_much_as_one_from_here() {
         let checked = |report: &RunReport| report.comparisons.iter().any(|c| c.sustained.is_some());
         assert_eq!(checked(&here), checked(&other), "{row}");
     }
-    // All of that went by the agent: without it there is no run.
+    // All of that used the agent: without it, runs fail.
     let site = there.site.clone();
     there.end();
     let stopped = run(&desk, &plan(&ROWS[0]), Some(&site));

@@ -1,10 +1,10 @@
-//! An agent and filters that another user put beside tare.
+//! An agent and filters that another user planted beside tare.
 
 use crate::attacker::{Attacker, mode};
 use crate::runs::Desk;
 use crate::util::{Folder, command, ran};
 
-/// tare in a folder whose folder others can write to: what lies beside it need not be tare's.
+/// tare in a folder within one that others can write to: files beside it need not be tare's.
 #[test]
 fn an_agent_and_filters_beside_tare_must_be_its_own() {
     let Some(attacker) = Attacker::new("attack-near") else { return };

@@ -1,4 +1,4 @@
-//! Variants that are loaded from elsewhere, by one client or by several.
+//! Variants loaded from elsewhere, by one client or several.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
@@ -52,7 +52,7 @@ fn several_clients_make_one_load_and_tell_how_well_they_kept_together() {
     }
     let desk = Desk::new("several");
     let load = "connections = 16\nrate = 2000";
-    // A tenth of a slice is what a client may be late by.
+    // A client may be late by a tenth of a slice.
     let text = experiment(
         load,
         "",
@@ -86,7 +86,7 @@ fn several_clients_make_one_load_and_tell_how_well_they_kept_together() {
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 
-/// The agent of that tare's second client, by the network namespace that it is in.
+/// Finds the agent of the second client by its network namespace.
 fn second_client(tare: u32) -> Option<u32> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let mut paths = entries.map(|entry| entry.path());
@@ -105,7 +105,7 @@ fn second_client(tare: u32) -> Option<u32> {
     tare_lab::machine::processes::all().into_iter().find(is_in)
 }
 
-/// Kills the second client after the first round; how tare ended, and what it said.
+/// Kills the second client after the first round; returns how tare ended, and its output.
 fn with_a_client_killed(name: &str, flags: &[&str]) -> (Option<i32>, String, String) {
     let desk = Desk::new(name);
     let text = experiment(
@@ -119,7 +119,7 @@ fn with_a_client_killed(name: &str, flags: &[&str]) -> (Option<i32>, String, Str
     let mut command = desk.command(&args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     desk.wait_for_a_round(&mut child, &[]);
-    // The first is whole once there is something of a second.
+    // The first round is complete once part of a second one is stored.
     let rounds = || read(desk.tare(&["report", "last", "--json"])).run.rounds;
     until("a second round", || rounds() > 1);
     let client = until_some("the second client", || second_client(child.id()));

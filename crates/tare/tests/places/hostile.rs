@@ -1,5 +1,5 @@
-//! Servers and agents of strangers: memory stays bounded, nothing hangs, and nothing that
-//! they say reaches the terminal as a command.
+//! Hostile servers and agents: memory stays bounded, nothing hangs, and nothing that they send
+//! reaches the terminal as a command.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ use crate::flood::{Flood, PEAK_KB_MAX};
 use crate::runs::{BRIEF, Desk};
 use crate::util::{command, own, peak_kb_of, peak_of, str};
 
-/// Replies without end, in each of the ways in which a body can be framed, and heads.
+/// Endless replies, for each way to frame a body, and endless heads.
 fn floods() -> [(&'static str, Flood); 6] {
     let chunk = [b"10000\r\n".to_vec(), vec![b'x'; 0x10000], b"\r\n".to_vec()].concat();
     let header = format!("X-{}: {}\r\n", "a".repeat(100), "b".repeat(8000));
@@ -67,7 +67,7 @@ fn replies_without_end_take_no_memory() {
     }
 }
 
-/// Answers to greetings, orders and questions that never end.
+/// Endless answers to greetings, orders and questions.
 #[test]
 fn an_endpoint_without_end_takes_no_memory() {
     for forever in [vec![0; 65536], vec![0xff; 65536], b"tarenet2".repeat(8192)] {
@@ -83,7 +83,7 @@ fn an_endpoint_without_end_takes_no_memory() {
     }
 }
 
-/// What loads in places, on the end of a pipe.
+/// The agent that makes load in places, at the end of a pipe.
 #[test]
 fn agents_take_no_memory_for_replies_without_end() {
     for (kind, flood) in &floods() {
@@ -115,7 +115,7 @@ fn agents_take_no_memory_for_replies_without_end() {
     }
 }
 
-/// An ssh host whose agent answers every question with the same word, and starts nothing.
+/// An ssh host with an agent that answers every question with the same word, and starts nothing.
 #[test]
 fn an_agent_that_says_yes_to_everything_does_not_keep_a_run() {
     for word in ["null", "1", "true", "[]"] {
@@ -192,7 +192,7 @@ fn a_body_that_a_script_is_to_see_has_a_limit_and_over_it_a_name() {
     desk.tare(&["wrk", "--max-body", "x", &url]).fails(2, "write bytes, 64K, 256M or 1G");
 }
 
-/// Twenty clients that ask and never read.
+/// Twenty clients that send requests and never read.
 #[test]
 fn a_target_that_is_asked_by_clients_who_do_not_read_keeps_its_memory() {
     for (path, flags) in [
@@ -212,7 +212,7 @@ fn a_target_that_is_asked_by_clients_who_do_not_read_keeps_its_memory() {
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| {
-                    // 8 MB of them, on another connection where the last one was ended.
+                    // 8 MB of requests; on a new connection if the last one was closed.
                     let mut stream = TcpStream::connect(&address).unwrap();
                     for _ in 0..120 {
                         stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
@@ -223,14 +223,14 @@ fn a_target_that_is_asked_by_clients_who_do_not_read_keeps_its_memory() {
                 });
             }
         });
-        // Connections that have gone leave nothing behind that waits.
+        // Closed connections leave nothing waiting.
         let some = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(4000);
         for _ in 0..if flags.contains(&"--delay") { 4000 } else { 0 } {
             let mut stream = TcpStream::connect(&address).unwrap();
             let _ = stream.write_all(some.as_bytes());
         }
         let peak_kb = peak_kb_of(child.id()).unwrap();
-        // It still serves those who read.
+        // It still serves clients that read.
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(b"GET /stats HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
         let mut reply = String::new();
@@ -242,7 +242,7 @@ fn a_target_that_is_asked_by_clients_who_do_not_read_keeps_its_memory() {
     }
 }
 
-/// A server whose log is a FIFO that nobody writes to.
+/// A server with a FIFO as its log, which nobody writes to.
 #[test]
 fn a_fifo_as_a_log_keeps_nobody_waiting() {
     let desk = Desk::new("hostile-fifo");
@@ -267,7 +267,7 @@ fn a_fifo_as_a_log_keeps_nobody_waiting() {
     assert!(status.code().is_some(), "{status}");
 }
 
-/// Each in a session of its own; waiting for one after another took a tenth of a second each.
+/// Each child has a separate session; ending them one by one took a tenth of a second each.
 #[test]
 fn many_children_of_a_server_are_ended_together() {
     let desk = Desk::new("hostile-children");

@@ -1,4 +1,4 @@
-//! Endpoints of networks and servers that stay silent, and greetings under false addresses.
+//! Network endpoints and servers that stay silent, and greetings from forged addresses.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
@@ -42,7 +42,7 @@ fn endpoints_answer_requests_and_never_replies() {
         socket.send_to(&request, address).unwrap();
         let n = socket.recv(&mut heard).unwrap();
         assert_eq!((n, heard[0]), (length, 0xc1), "a reply is marked as one");
-        // Another endpoint that got this reply under our address would be asked by it.
+        // A reply must not be answered, or two endpoints could be made to answer each other.
         let reply = heard[..n].to_vec();
         socket.send_to(&reply, address).unwrap();
     }
@@ -53,7 +53,7 @@ fn endpoints_answer_requests_and_never_replies() {
 #[test]
 fn greetings_under_false_addresses_take_no_room() {
     let (_endpoint, address) = endpoint(8);
-    // Each from an address of its own, which never hears what it is told.
+    // Each from a different address, which never reads the reply.
     let mut greeting = [0u8; 32];
     greeting[..8].copy_from_slice(b"tarenet2");
     (greeting[8], greeting[12]) = (2, 64);
@@ -63,7 +63,7 @@ fn greetings_under_false_addresses_take_no_room() {
         greeting[24..28].copy_from_slice(&n.to_le_bytes());
         socket.send_to(&greeting, address).unwrap();
         if n % 64 == 0 {
-            // Not faster than it takes them: what is lost on the way proves nothing.
+            // Not faster than it reads them: lost greetings prove nothing.
             let_pass(Duration::from_millis(1));
         }
     }
@@ -97,12 +97,12 @@ fn a_server_that_is_silent_is_asked_in_one_round_only() {
     assert_eq!(ran.code, Some(4), "{}", ran.story());
     let words = "no complete reply within the time limit";
     assert!(ran.stderr.contains(words), "{}", ran.story());
-    // One connection, and one in its place when the reply did not come.
+    // One connection, and one to replace it when the reply did not come.
     let asked = asked.load(Ordering::Relaxed);
     assert!(asked <= 3, "{asked} connections: it was asked in several rounds");
 }
 
-/// The greeting of a stream waits for a count that does not come.
+/// The greeting of a stream waits for a count that never comes.
 #[test]
 fn ctrl_c_is_heeded_while_a_server_is_silent() {
     let desk = Desk::new("hostile-silent");
@@ -125,7 +125,7 @@ fn ctrl_c_is_heeded_while_a_server_is_silent() {
         let mut command = desk.command(args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         until_it_catches(child.id(), libc::SIGINT);
-        // What it asks for does not come; at once it would not yet ask.
+        // It waits for a reply that does not come; an immediate signal would be too early.
         let_pass(Duration::from_millis(300));
         signal(child.id(), libc::SIGINT).unwrap();
         let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(4));
@@ -174,7 +174,7 @@ fn ctrl_c_is_heeded_while_a_name_is_looked_up() {
         let mut command = command("unshare");
         command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tare")]).args(args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // Once it has asked, it is looking up.
+        // Once it has sent its query, it is looking up the name.
         silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         silent.recv(&mut [0; 512]).unwrap();
         signal(child.id(), libc::SIGINT).unwrap();

@@ -1,4 +1,4 @@
-//! `kill -9` at any moment: the store opens, the run goes on, and nothing is left behind.
+//! `kill -9` at any moment: the store opens, the run resumes, and nothing is left behind.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use tare_io::{DurationNs, Random};
 use crate::runs::{Desk, launches, read};
 use crate::util::Temporary;
 
-/// What a tare of this number has left: folders, control groups, servers.
+/// Returns what this tare process has left: folders, control groups, servers.
 fn left_by(pid: u32, marker: &str, temporary: &Temporary) -> Vec<String> {
     let prefix = format!("tare-{pid}-");
     let named = |folder: &Path| -> Vec<String> {
@@ -32,7 +32,7 @@ fn left_by(pid: u32, marker: &str, temporary: &Temporary) -> Vec<String> {
 #[test]
 fn killed_ten_times_a_run_still_ends_and_leaves_nothing() {
     let (desk, temporary) = (Desk::new("kill"), Temporary::new());
-    // No other test's servers have this seed.
+    // The seed marks this test's servers.
     let marker = format!("--seed\0{}77", std::process::id());
     let flags = marker.replace('\0', " ");
     let pair = launches(&flags, &flags);
@@ -53,7 +53,7 @@ fn killed_ten_times_a_run_still_ends_and_leaves_nothing() {
             .spawn()
             .unwrap();
         let pid = child.id();
-        // Later and later: on a machine that is busy the first round takes long.
+        // Later each time: on a busy machine the first round takes long.
         let moment = DurationNs::from_ms(30 + random.below(600) * (1 + kill / 3));
         assert!(!Watched::new(pid).unwrap().ends_within(moment), "kill {kill}: ended by itself");
         signal(pid, libc::SIGKILL).unwrap();

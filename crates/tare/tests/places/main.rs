@@ -1,5 +1,4 @@
-//! Real places, `kill -9`, and strangers who mean harm. `make test-places` runs it as root, one test
-//! at a time.
+//! Real places, `kill -9`, and attackers. `make test-places` runs it as root, one test at a time.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 

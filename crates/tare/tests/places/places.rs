@@ -41,7 +41,7 @@ fn containers_and_gvisor_serve_and_are_proven() {
     proven(&report, "runc", "is running, under this machine's kernel");
     proven(&report, "crun", "is running, under this machine's kernel");
     proven(&report, "gvisor", "under a kernel of its own");
-    // Exactly what servers need: CHOWN, SETGID, SETUID, KILL and NET_BIND_SERVICE.
+    // Exactly the capabilities that servers need: CHOWN, SETGID, SETUID, KILL and NET_BIND_SERVICE.
     for name in ["runc", "crun", "gvisor"] {
         let proofs = report.variant(name).unwrap().proofs.join("\n");
         assert!(proofs.contains("capabilities 00000000000004e1"), "{proofs}");
@@ -49,7 +49,7 @@ fn containers_and_gvisor_serve_and_are_proven() {
     for variant in &report.variants {
         assert!(variant.metric(Metric::ServerCpu).is_some(), "{}", variant.name);
     }
-    // A request, a reply, and what acknowledges them.
+    // A request, a reply, and their acknowledgements.
     let packets = |v: &str| report.variant(v).unwrap().metric(Metric::Packets).map(|e| e.point);
     assert_eq!(packets("host"), None, "it has no link of its own");
     for name in ["netns", "runc", "crun", "gvisor"] {
@@ -101,7 +101,7 @@ fn clients_have_places_too() {
     proven(&report, "from netns", "client in netns");
     proven(&report, "from runc", "client in runc");
     proven(&report, "within runc", "runc: held");
-    // Latencies are the client's own, and none are lost on the way.
+    // Latencies are the client's own, and none is lost in transfer.
     for variant in &report.variants {
         let p50 = variant.metric(tare_model::Metric::LatencyP50).unwrap().point;
         assert!((1_000.0..1e9).contains(&p50), "{}: {p50}", variant.name);
@@ -117,7 +117,7 @@ fn open_loop_and_tls_go_through_agents() {
     let text = experiment(&[("host", ""), ("netns", "place = \"netns\"\nclient = \"netns\"")]);
     let text = text.replace("connections = 4", "connections = 4\nrate = 1000");
     let mut report = desk.run(&text.replace("workers = 1", "workers = 1, tls = true"));
-    // Whether the rate is met is the machine's affair.
+    // A slow machine may miss the rate.
     report.guards.retain(|guard| guard.code != "rate-missed");
     not_void(&report);
     proven(&report, "netns", "client in netns");
@@ -126,7 +126,7 @@ fn open_loop_and_tls_go_through_agents() {
     assert_eq!(tls("netns"), tls("host"));
 }
 
-/// The example of the design: gVisor with a filter in WebAssembly; and one with a controller.
+/// The example from the design: gVisor with a WebAssembly filter, and one with a controller.
 #[test]
 fn filters_work_and_are_proven_in_places() {
     if !can_run("a container") {
@@ -150,7 +150,7 @@ fn filters_work_and_are_proven_in_places() {
     proven(&report, "runc shm", "filter shm: held");
 }
 
-/// Commands too are counted, by their log; and what is not tare's is not touched.
+/// Commands are counted by their logs, and files that are not tare's are not touched.
 #[test]
 fn a_command_in_a_place_is_counted_by_its_log() {
     if !can_run("a namespace") {
@@ -177,7 +177,7 @@ fn a_command_in_a_place_is_counted_by_its_log() {
     not_void(&report);
     let kept = std::fs::read_to_string(&outside).unwrap();
     assert!(kept.starts_with("a line of somebody's\n") && kept.lines().count() > 10);
-    // A log that is written elsewhere is a count that does not agree.
+    // If the log is elsewhere, the counts do not agree.
     let report = desk.run(&text.replace("access_log = \"{folder}", "access_log = \"{folder}/x"));
     assert_eq!(guard(&report, "count-mismatch").variant.as_deref(), Some("a"));
 }
@@ -192,7 +192,7 @@ fn a_quota_holds_a_server_up() {
         ("host", ""),
         ("a tenth", "place = { host = { cpus = 0.1, memory = \"256M\" } }"),
     ]);
-    // Longer than the quota's period of 100 ms, which a server may spend its share of at once.
+    // Longer than the quota's period of 100 ms, in which a server may use its share at once.
     let report = desk.run(&text.replace("window = \"20ms\"", "window = \"400ms\""));
     not_void(&report);
     let ratio = crate::runs::asked(&report).ratio.point;
@@ -210,7 +210,7 @@ fn httpd_and_targets_serve_in_containers_and_machines() {
         ("host", ""),
         ("runc", "place = { oci = \"runc\" }"),
         ("gvisor", "place = { oci = \"runsc\" }"),
-        // tare's target is the whole program, which is large when it is not optimised.
+        // tare's target is the whole program, which is large if not optimised.
         ("vm", "place = { vm = { accel = \"tcg\", memory = \"1G\" } }"),
     ]);
     for server in ["httpd = { processes = 1, threads = 8 }", "target = { body_bytes = 612 }"] {
@@ -222,7 +222,7 @@ fn httpd_and_targets_serve_in_containers_and_machines() {
     }
 }
 
-/// What runs in the namespace of a tare's first place.
+/// Returns the processes in the namespace of this tare's first place.
 fn in_namespace(tare: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -261,7 +261,7 @@ fn a_place_that_dies_or_falls_silent_is_said_so() {
     assert!(said.contains("v: the place is gone: signal: 9"), "{said}");
     let (child, agent) = run();
     signal(agent, libc::SIGSTOP).unwrap();
-    // Long enough to be missed.
+    // Long enough for the agent to be missed.
     let_pass(std::time::Duration::from_millis(300));
     let tare = Watched::new(child.id()).unwrap();
     signal(child.id(), libc::SIGTERM).unwrap();
@@ -270,7 +270,7 @@ fn a_place_that_dies_or_falls_silent_is_said_so() {
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 
-/// A runtime that is another than its name says.
+/// A runtime that is not the one its name says.
 #[test]
 fn a_runtime_that_is_not_what_was_asked_is_void() {
     if !can_run("a container") {
@@ -299,7 +299,7 @@ fn a_runtime_may_be_late_to_know_its_container_but_not_silent() {
     }
     let desk = Desk::new("late-runtime");
     let crun = tare_lab::machine::programs::find(&["crun"]).unwrap();
-    // As crun is where it is held up before it has written its state: `late` the first time only.
+    // Like a crun held up before it has written its state; `late` fails only the first time.
     let runtime = |name: &str, asked_before: &str| {
         let folder = desk.folder.file(name);
         std::fs::create_dir(&folder).unwrap();
@@ -325,7 +325,7 @@ fn a_runtime_may_be_late_to_know_its_container_but_not_silent() {
     assert!(found.text.contains("its runtime says 'no status file' of it"), "{found:?}");
 }
 
-/// Variants whose servers are endpoints of `tare net`.
+/// Returns variants with endpoints of `tare net` as servers.
 pub fn endpoints(load: &str, variants: &[(&str, &str)]) -> String {
     let head = HEAD.replace("threads = 1", &format!("threads = 1\n{load}"));
     let head = head.replace("nginx = { workers = 1 }", "net = {}");
@@ -346,7 +346,7 @@ fn endpoints_answer_in_every_place_and_make_calls_there() {
         ("VM", "place = \"vm\""),
     ];
     let sweep = |keys: &str, metrics: &[&str]| {
-        // An emulated machine beside other tests takes its time.
+        // An emulated machine is slow beside other tests.
         let toml = endpoints("", &variants).replace("20ms", "150ms") + "[sweep]\n" + keys;
         let path = desk.file("sweep.toml", &toml);
         let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).measured().stdout;

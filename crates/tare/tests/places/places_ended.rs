@@ -1,4 +1,4 @@
-//! Places beside each other, and after their end: nothing of them is left, nobody else meets them.
+//! Places beside each other, and after they end: nothing is left, and nobody else can reach them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,7 +45,7 @@ fn two_runs_at_once_do_not_meet() {
     assert_ne!(addresses[0], addresses[1], "both runs had one range of addresses");
 }
 
-/// What is planted is found, and no place of an earlier launch is taken for a new one.
+/// Planted delays are found, and a place of an earlier launch is never taken for a new one.
 #[test]
 fn starts_are_timed_from_nothing() {
     if !can_run("a namespace") {
@@ -74,10 +74,10 @@ fn starts_are_timed_from_nothing() {
     let late = startup("late");
     assert!(late.point > 300e6 && late.n == 4, "a sleep takes as long as it says: {late:?}");
     assert!(startup("plain").point < late.point, "{:?}", startup("plain"));
-    // One before the rounds, to see whether it can be.
+    // One start before the rounds, to see whether it is possible.
     assert_eq!(of("netns").place_launches, 5, "afresh for each launch");
     assert!(startup("netns").point > 0.0);
-    // A CPU is busy all the while, with it or with others that it waits for.
+    // A CPU is busy throughout, with the start or with what it waits for.
     let cpu = of("busy").metric(tare_model::Metric::StartupCpu).unwrap();
     assert!(cpu.point > 0.5 * startup("busy").point, "{cpu:?} of {:?}", startup("busy"));
 }
@@ -91,7 +91,7 @@ pub fn kill_and_clean(desk: &Desk, path: &Path, kills: u64, left: impl Fn(u32) -
         command.env("TMPDIR", &temporary.0);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = child.id();
-        // Most of a life is its beginning.
+        // Most of a run's life is its beginning.
         let most = if kill % 4 == 0 { 9000 } else { 700 };
         let ended =
             Watched::new(pid).unwrap().ends_within(DurationNs::from_ms(5 + random.below(most)));
@@ -124,7 +124,7 @@ fn killed_at_any_moment_places_leave_nothing() {
     kill_and_clean(&desk, &path, 20, |pid| left_by(&[pid]));
 }
 
-/// Somebody outside, who has a route to the places of this machine.
+/// An outsider with a route to the places of this machine.
 #[test]
 fn nobody_outside_reaches_a_place() {
     if !can_run("a namespace") {
@@ -149,7 +149,7 @@ fn nobody_outside_reaches_a_place() {
     let path = desk.file("outside.toml", &text.replace("rounds = 2", "rounds = 400"));
     let mut command = desk.command(&["run", str(&path), "-q"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // Whatever listens in the place, tried from here and from outside, over and over.
+    // Tries every listener in the place, from here and from outside, repeatedly.
     let try_from = |prefix: &str| {
         sh(&format!(
             "n=$(ip netns list | grep -o 'tare-{}-[^ ]*' | head -1); [ -n \"$n\" ] || exit 1\n\
@@ -208,7 +208,7 @@ fn an_agent_follows_only_its_stream() {
     }
     let words = command(agent()).arg("--help").output().unwrap();
     assert_eq!(words.status.code(), Some(2));
-    // What it started ends with its stream.
+    // Programs that it started end with its stream.
     let mut child = start();
     let marker = format!("77{}", std::process::id());
     let launch_spec = LaunchSpec {

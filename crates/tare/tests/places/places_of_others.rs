@@ -1,4 +1,4 @@
-//! Places that somebody else runs: a container engine (podman), a host with sshd.
+//! Places that others run: a container engine (podman), a host with sshd.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use crate::runs::{Desk, read};
 use crate::util::{can_run, not_void, own, str};
 use crate::wait::{until, until_some};
 
-/// An image made here: nginx with its libraries. No registry is asked.
+/// Makes an image with nginx and its libraries, without a registry.
 fn image(desk: &Desk, name: &str) {
     let root = desk.folder.file("image");
     let script = format!(
@@ -82,7 +82,7 @@ fn podman_runs_an_image_made_here() {
     refused.fails(3, wanted);
 }
 
-/// A real sshd in a network namespace of its own.
+/// A real sshd in a separate network namespace.
 struct Sshd {
     desk: Desk,
     namespace: String,
@@ -174,7 +174,7 @@ fn ssh_is_a_place_for_servers_and_clients() {
     let left = std::fs::read_dir("/tmp").unwrap().flatten();
     let left = left.filter(|entry| entry.path().join("tare-agent").exists());
     assert_eq!(left.count(), 0, "agents were left on the host");
-    // No program of ours is there but the agent: it is the endpoint.
+    // The agent is the only program of tare there, so it is the endpoint.
     let network =
         endpoints("test = \"tcp_stream\"", &[("host", ""), ("there", &format!("place = {place}"))]);
     let report = sshd.desk.run(&network);
@@ -189,7 +189,7 @@ fn ssh_is_a_place_for_servers_and_clients() {
     sshd.desk.tare(&["run", str(&path)]).fails(3, "ssh root@10.199.7.77: cannot run a command");
 }
 
-/// Everything that `tare load` writes of a load made here, it writes of one made elsewhere.
+/// A load made elsewhere has every output of a load made here.
 #[test]
 fn load_by_ssh_has_the_outputs_of_load() {
     if !can_run("sshd in a namespace") {
@@ -233,7 +233,7 @@ fn load_by_ssh_has_the_outputs_of_load() {
     drop(server);
 }
 
-/// Ends with the test.
+/// Ends the process with the test.
 struct Ended(Child);
 
 impl Drop for Ended {

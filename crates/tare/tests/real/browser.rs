@@ -12,12 +12,12 @@ use crate::runs::Desk;
 use crate::util::str;
 use crate::wait::until;
 
-/// What a person would complain about, found by looking at every element that is shown.
+/// Finds faults that a person would see, by checking every element that is shown.
 const INSPECT: &str = include_str!("browser/inspect.js");
 
 const WIDTHS: [u32; 4] = [400, 1120, 1300, 1600];
 
-/// Looks at a page at all widths, in both themes, and as printed; complaints end the test.
+/// Checks a page at all widths, in both themes, and as printed.
 #[track_caller]
 fn looks_right(browser: &Browser, page: &Path, pictures: usize) {
     for width in WIDTHS {
@@ -37,7 +37,7 @@ fn looks_right(browser: &Browser, page: &Path, pictures: usize) {
 #[track_caller]
 fn has_no_complaints(browser: &Browser, page: &Path, pictures: usize, how: &str) {
     browser.open(page);
-    // All that can be unfolded is looked at too.
+    // Everything that can be unfolded is checked too.
     browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
     let seen = browser.run(INSPECT);
     let complaints = seen["complaints"].as_array().unwrap();
@@ -46,7 +46,7 @@ fn has_no_complaints(browser: &Browser, page: &Path, pictures: usize, how: &str)
     assert!(shown >= pictures, "{how}: {shown} pictures, {pictures} expected");
 }
 
-/// A run whose names are long, whose server fails now and then, and which has several metrics.
+/// A run with long names, a server that fails now and then, and several metrics.
 fn page_of_a_run(desk: &Desk) -> std::path::PathBuf {
     let page = desk.folder.file("run.html");
     let tare = env!("CARGO_BIN_EXE_tare");
@@ -66,13 +66,13 @@ fn a_runs_page_is_whole_at_both_widths_and_in_both_themes() {
     let desk = Desk::new("browser-run");
     let page = page_of_a_run(&desk);
     let browser = Browser::start(&desk.folder.0);
-    // Two forests, the curves, two of rounds, two bars or more, the timeline.
+    // Two forests, the curves, two plots of rounds, at least two of bars, the timeline.
     looks_right(&browser, &page, 8);
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(text.contains("--seed"), "the command repeats the run");
 }
 
-/// Two procedures whose steps do and wait, one with long names, one with a step that a person does.
+/// Two procedures that do and wait: one has long names, one a step that a person does.
 fn page_of_procedures(desk: &Desk) -> (std::path::PathBuf, StepsReport) {
     let procedure = |name: &str, steps: &str| {
         let verify = "[[step]]\nname = \"it works\"\nkind = \"verify\"\nrun = \"true\"\n";
@@ -104,7 +104,7 @@ fn a_chart_of_steps_is_whole_at_both_widths_and_in_both_themes() {
     for width in WIDTHS {
         browser.look(width, Theme::Light);
         browser.open(&page);
-        // Of each step: where its lane is, where its bar is in it, and what its name hides.
+        // The edges of each step's lane, and of the bar in it.
         let charts = browser.run(
             "return [...document.querySelectorAll('.gantt')].map((chart) =>
                [...chart.querySelectorAll('li')].map((step) => {
@@ -119,7 +119,7 @@ fn a_chart_of_steps_is_whole_at_both_widths_and_in_both_themes() {
         let all = all.flat_map(|(chart, variant)| chart.iter().zip(&variant.steps));
         let ends = report.variants.iter().flat_map(|variant| &variant.steps);
         let ends = ends.filter(|step| !step.manual).map(|step| step.started_s + step.took_s);
-        // One scale for both.
+        // Both charts have one scale.
         let longest = ends.fold(0.0, f64::max);
         for ([lane_from, lane_to, from, to], step) in all {
             if step.manual {
@@ -193,7 +193,7 @@ fn without_scripts_the_page_says_the_same() {
     browser.look(1600, Theme::Light);
     browser.command("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
     browser.open(&page);
-    // The page's own scripts are off; the driver's are not.
+    // The page's own scripts are off; the driver's still run.
     let seen = browser.run(INSPECT);
     assert_eq!(seen["complaints"], json!([]));
     assert!(seen["pictures"].as_u64().unwrap() >= 8, "{seen}");
@@ -237,7 +237,7 @@ fn pages_of_sweeps_pairs_and_imports_are_whole() {
     let page = |name: &str| desk.folder.file(name);
     let sweep = page("sweep.html");
     desk.tare(&["run", str(&experiment), "-q", "--html", str(&sweep)]).measured();
-    // The curve; a forest for each of three values.
+    // The curve, and a forest for each of three values.
     looks_right(&browser, &sweep, 4);
     let again = desk.tare(&["report", "1-3", "--format", "html"]).success().stdout;
     assert_eq!(again, std::fs::read_to_string(&sweep).unwrap(), "the same bytes from the store");
@@ -287,7 +287,7 @@ fn the_browser_leaves_nothing_behind() {
     until("its processes are gone", || processes() == 0);
 }
 
-/// For the README: a page's beginning, at both widths and in both themes.
+/// Pictures for the README: the beginning of a page, at both widths and in both themes.
 #[test]
 #[ignore = "writes pictures of $TARE_PAGE into $TARE_PICTURES: make report-pictures"]
 fn report_pictures() {
@@ -296,7 +296,7 @@ fn report_pictures() {
     std::fs::create_dir_all(&folder).unwrap();
     let desk = Desk::new("browser-pictures");
     let browser = Browser::start(&desk.folder.0);
-    // To the end of a section: of the latencies, and of the table.
+    // Up to the end of a section: the latencies, or the table.
     for (width, sections) in [(1600, 4), (400, 3)] {
         for (theme, name) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
             browser.look(width, theme);

@@ -1,4 +1,4 @@
-//! What `tare compare` finds where the truth is known, and experiments with real servers.
+//! `tare compare` where the truth is known, and experiments with real servers.
 
 use tare_model::Metric;
 use tare_stats::Verdict;
@@ -8,7 +8,7 @@ use crate::runs::{Desk, asked, launches, no_guard, owned};
 #[test]
 fn a_planted_cost_is_found_and_covered() {
     let desk = Desk::new("planted");
-    // 1 ms of the queue's one worker against 2 ms: half the throughput, whatever the machine.
+    // 1 ms per request in the queue's one worker against 2 ms: half the throughput on any machine.
     let pair = launches("--service-time 1ms", "--service-time 2ms");
     let report = desk.compare(&owned(
         &pair,
@@ -17,8 +17,7 @@ fn a_planted_cost_is_found_and_covered() {
     let comparison = asked(&report);
     assert_eq!(comparison.verdict, Verdict::Slower, "{comparison:#?}");
     let loss = comparison.overhead_percent;
-    // Beside other tests the machine is anything but still; what is true of a still one is for
-    // `bench/method` and simulation.
+    // Beside other tests the machine is noisy; `bench/method` and simulation check the precision.
     assert!((loss.point - 50.0).abs() < 25.0, "{loss:?}");
     assert_eq!((report.run.rounds, report.run.stopped_by.as_str()), (20, "rounds"));
     assert_eq!(report.run.slices_per_round, 2);
@@ -34,11 +33,11 @@ fn a_planted_cost_is_found_and_covered() {
     no_guard(&report, "few-rounds");
 }
 
-/// Cold servers are asked only where that is the question.
+/// Only `--cold` measures cold servers.
 #[test]
 fn only_the_first_load_counts_where_that_is_asked() {
     let desk = Desk::new("cold");
-    // Four times the work, as long as anybody asks here.
+    // Four times the work, for longer than this test sends requests.
     let pair = launches("--busy 100us", "--busy 100us --warm-requests 1000:300us");
     let cold = ["--cold", "400", "--rounds", "3", "-c", "4"];
     let report = desk.compare(&owned(&pair, &cold));

@@ -32,7 +32,7 @@ fn brief(desk: &Desk, toml: &str) -> RunReport {
     crate::runs::read(desk.tare(&args).measured())
 }
 
-/// A plug-in as the published interface describes it, by somebody who has never seen tare.
+/// A plug-in written only from the published interface.
 fn plugin(desk: &Desk, name: &str, filter: &str) -> String {
     let source = format!(
         "#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n
@@ -147,7 +147,7 @@ fn filters_that_cheat_are_caught() {
 #[test]
 fn a_cost_that_the_call_does_not_have_is_flagged() {
     let desk = Desk::new("unexplained");
-    // Dear where it is in nginx, cheap where it is timed alone.
+    // Slow in nginx, fast when timed alone.
     let slow = "static int in_nginx = -1; if (in_nginx < 0) { char name[32] = { 0 }; \
                 FILE *f = fopen(\"/proc/self/comm\", \"r\"); fgets(name, 31, f); fclose(f); \
                 in_nginx = strncmp(name, \"nginx\", 5) == 0; } \

@@ -14,11 +14,11 @@ use tare_tidy::skips::not_run;
 use crate::runs::Desk;
 use crate::util::{Ran, ran, str};
 
-/// All that have a library.
+/// All filters that have a library.
 pub const LIBRARIES: [&str; 8] =
     ["shm", "library", "wasm", "wasm2c", "rlbox-noop", "lua", "ebpf", "mpk"];
 
-/// What a filter must answer to when its prefix is /aaaa; the paths as a library gets them.
+/// URLs and the answers that a filter must give with prefix /aaaa; paths as a library gets them.
 fn questions() -> Vec<(String, bool)> {
     vec![
         ("/aaaa".into(), true),
@@ -36,7 +36,7 @@ fn questions() -> Vec<(String, bool)> {
     ]
 }
 
-/// Where `make filters` puts them.
+/// Returns the folder in which `make filters` puts them.
 fn built() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_tare")).ancestors().nth(2).unwrap().join("filters");
     assert!(folder.join("ngx_http_tare_filter_module.so").exists(), "run make filters first");
@@ -88,7 +88,7 @@ fn every_filter_gives_the_same_answers_and_counts_them() {
     }
 }
 
-/// A real nginx with the module, as its own configuration file has it.
+/// A real nginx with the module, set up by a configuration file.
 struct Nginx {
     child: Child,
     address: SocketAddr,
@@ -147,7 +147,7 @@ impl Nginx {
             .to_vec()
     }
 
-    /// Workers publish what they counted a moment later.
+    /// Workers publish their counts a moment later.
     fn counts_become(&self, expected: &[u64]) {
         let watched = Watched::new(self.child.id()).unwrap();
         for _ in 0..400 {
@@ -167,7 +167,7 @@ impl Drop for Nginx {
     }
 }
 
-/// Status and body.
+/// Returns status and body.
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -177,7 +177,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
 }
 
-/// A controller, while this lives.
+/// A controller that ends when dropped.
 struct Control(Child);
 
 impl Control {
@@ -229,7 +229,7 @@ fn every_filter_works_in_nginx_with_several_workers() {
         let identity = filter == "identity";
         let refusal = if identity { 200 } else { 403 };
         let long = "x".repeat(60_000);
-        // nginx decodes and normalises before it asks: what it asks about is what it would serve.
+        // nginx decodes and normalises a path before it asks the filter about it.
         for (path, status) in [
             ("/aaaa", 200),
             ("/aaaa/%2e%2e/b?/aaaa", refusal),
@@ -278,7 +278,7 @@ fn the_published_environment_is_honoured_where_directives_are_absent() {
     let nginx = Nginx::start(&desk, "tare_filter library;", &env);
     assert_eq!(get(nginx.address, "/only").0, 200);
     assert_eq!(get(nginx.address, "/any").0, 403);
-    // Each of the two workers says 7 and 8, also one that was asked nothing.
+    // Each of the two workers reports 7 and 8, even one without requests.
     nginx.counts_become(&[2, 14, 16]);
 }
 
@@ -385,7 +385,7 @@ fn a_controller_changes_the_prefix_while_filters_run() {
     set("bbbb").fails(2, "write a slash and at least one character");
     let again = ["filter", "control", "shm", "--shm", &name];
     desk.tare(&again).fails(3, "which runs; give another --shm");
-    // A line typed does the same, and a wrong one changes nothing.
+    // Typing a line does the same; a wrong line changes nothing.
     let mut typed = control.0.stdin.as_ref().unwrap();
     typed.write_all(b"cccc\n/cccc\n").unwrap();
     let memory = SharedMemory::open(&name).unwrap();
@@ -395,7 +395,7 @@ fn a_controller_changes_the_prefix_while_filters_run() {
     }
     assert_eq!([get(nginx.address, "/bbbb").0, get(nginx.address, "/cccc").0], [403, 200]);
     drop(nginx);
-    // Every second it says what was counted.
+    // Every second it prints the counts.
     let mut out = BufReader::new(control.0.stdout.take().unwrap());
     let mut told = String::new();
     while !told.contains("accepted 3 (+") {
@@ -436,7 +436,7 @@ fn a_reload_that_fails_leaves_nginx_as_it_was() {
         std::fs::write(&path, config).unwrap();
         signal(nginx.child.id(), libc::SIGHUP).unwrap();
     };
-    // nginx listens before it handles signals: until a worker answers, a SIGHUP ends it.
+    // nginx listens before it handles signals: until a worker answers, SIGHUP would end it.
     assert_eq!(get(nginx.address, "/aaaa").0, 200);
     let watched = Watched::new(nginx.child.id()).unwrap();
     reload(&good.replace("/aaaa", &format!("/{}", "a".repeat(200))));
@@ -455,7 +455,7 @@ fn a_reload_that_fails_leaves_nginx_as_it_was() {
 fn nothing_gets_around_the_filter_in_nginx() {
     let desk = Desk::new("around");
     let config = "tare_filter identity; tare_filter_prefix /aaaa;";
-    // The same, with ways that others have of overruling an answer.
+    // Other directives can overrule an answer too.
     let around = "server { listen 127.0.0.1:PORT; satisfy any; allow all;
         location / { try_files /index.html =404; }
         location = /turned { error_page 418 = @other; return 418; }

@@ -59,7 +59,7 @@ fn a_server_that_closes_after_a_hundred_requests() {
 #[test]
 fn a_rate_that_cannot_be_reached() {
     let report = between("rate", "", "--service-time 2ms", &["--rate", "2000"]);
-    // On a busy machine the other may miss it too.
+    // On a busy machine the other variant may miss it too.
     let of_b = |guard: &&RunGuard| guard.variant.as_deref() == Some("b");
     let missed = report.guards.iter().filter(of_b).find(|guard| guard.code == "rate-missed");
     let missed = missed.unwrap_or_else(|| panic!("{:?}", report.guards));
@@ -67,7 +67,7 @@ fn a_rate_that_cannot_be_reached() {
     assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void), "{report:#?}");
 }
 
-/// Takes all of a CPU until dropped.
+/// Keeps a CPU fully busy until dropped.
 struct Spinner(Child);
 
 impl Spinner {
@@ -189,7 +189,7 @@ fn sessions_that_are_not_resumed_though_asked() {
     assert!(found.text.contains("were full though sessions were to be resumed"), "{found:?}");
 }
 
-/// Runs a script of commands in a network namespace of its own; `None` where that is forbidden.
+/// Runs tare with a setup script in a separate network namespace; `None` if that is forbidden.
 fn in_namespace(desk: &Desk, setup: &str, args: &[&str]) -> Option<RunReport> {
     let probe = Command::new("unshare").args(["-n", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
@@ -204,7 +204,7 @@ fn in_namespace(desk: &Desk, setup: &str, args: &[&str]) -> Option<RunReport> {
         .args(args)
         .env("XDG_DATA_HOME", &desk.folder.0)
         .env_remove("TARE_STORE");
-    // Where all ports are gone it fails, and still reports.
+    // If all ports are used up, the run fails and still reports.
     Some(read(crate::util::ran(&mut command)))
 }
 
@@ -225,7 +225,7 @@ fn segments_that_are_lost() {
 fn ports_that_run_out() {
     let desk = Desk::new("ports");
     let (a, b) = ("python3 server.py {port}", "python3 server.py {port}");
-    // It leaves closing to the client, whose ports then rest.
+    // It lets the client close first, so that ports of the client stay in TIME_WAIT.
     let script = desk.file(
         "server.py",
         "import socket, sys\ns = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n\
@@ -252,7 +252,7 @@ fn ports_that_run_out() {
     let of_ports = report.guards.iter().filter(|guard| guard.code == "ports");
     let says = |text: &str| of_ports.clone().any(|guard| guard.text.contains(text));
     assert!(says("of the local ports were in use; widen"), "{:#?}", report.guards);
-    // Requests failed for want of one: that is said of each variant.
+    // Requests failed for lack of a port; that is reported for each variant.
     assert!(says("the local ports for this destination are used up"), "{:#?}", report.guards);
 }
 
@@ -290,7 +290,7 @@ fn a_server_that_becomes_slower_with_every_launch() {
     let desk = Desk::new("unstable");
     let count = desk.file("count", "0");
     let tare = env!("CARGO_BIN_EXE_tare");
-    // Each launch takes 0.3 ms longer for a request than the one before.
+    // Each launch takes 0.3 ms longer per request than the one before.
     let b = format!(
         "--launch=b=n=$(($(cat {0})+1)); echo $n >{0}; exec {tare} target \
          --listen 127.0.0.1:{{port}} --service-time $((1000+n*300))us",

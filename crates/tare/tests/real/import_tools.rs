@@ -1,4 +1,4 @@
-//! Real tools on a real server: what an import says is what the tool printed.
+//! Real tools on a real server: an import holds what the tool printed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,19 +9,19 @@ use crate::runs::Desk;
 use crate::util::{Server, str};
 use crate::wait::until;
 
-/// A server, and a desk to import on.
+/// A server, and a desk for imports.
 struct Bench {
     server: Server,
     desk: Desk,
 }
 
-/// Which of a tool's two outputs.
+/// One of a tool's two output streams.
 enum Printed {
     Output,
     Errors,
 }
 
-/// What an import holds of one output.
+/// One output as imported.
 struct Read(Value);
 
 impl Bench {
@@ -29,7 +29,7 @@ impl Bench {
         Self { server: Server::start(Default::default()), desk: Desk::new(name) }
     }
 
-    /// Runs a tool to its end; what it prints.
+    /// Runs a tool to its end; returns what it prints.
     fn run(&self, program: &str, args: &[&str]) -> String {
         self.run_for(Printed::Output, program, args)
     }
@@ -84,13 +84,13 @@ impl Read {
     }
 }
 
-/// The words after a label, wherever it stands.
+/// Returns the words after a label, wherever it is.
 fn after<'a>(text: &'a str, label: &str) -> Vec<&'a str> {
     let (_, rest) = text.split_once(label).unwrap_or_else(|| panic!("no {label} in {text}"));
     rest.lines().next().unwrap().split_whitespace().collect()
 }
 
-/// The tool prints so many digits, and no more.
+/// The value agrees with the digits that the tool printed.
 #[track_caller]
 fn prints(value: f64, printed: &str) {
     let digits =
@@ -126,12 +126,12 @@ fn wrk() {
         (read.0["asked"]["threads"].as_u64(), read.0["asked"]["connections"].as_u64()),
         (Some(2), Some(8))
     );
-    // 612 bytes of body and 87 of headers, as the target has them; wrk prints three digits.
+    // The target sends 612 bytes of body and 87 of headers; wrk prints three digits.
     let reply = read.seen("bytes") / read.seen("requests");
     assert!((reply / 699.0 - 1.0).abs() < 0.01, "{reply}");
 }
 
-/// wrk2 is packaged nowhere: tare's own, whose output is tested against wrk2's description.
+/// No package of wrk2 exists, so this is tare's own, tested against wrk2's description.
 #[test]
 fn wrk2_by_tares_own_hand() {
     let bench = Bench::new("tool-wrk2");
@@ -225,7 +225,7 @@ fn oha_as_it_prints() {
     prints(read.percentile(99.99), &time("99.99% in"));
     prints(read.seen("latency_max_ns"), &time("Slowest:"));
     prints(read.seen("seconds") * 1e9, &time("Total:"));
-    // It prints three digits of a unit.
+    // It prints three digits.
     let reply = read.seen("bytes") / read.seen("requests");
     assert!((reply / 612.0 - 1.0).abs() < 0.01, "{reply}");
     assert_eq!((read.seen("requests"), read.seen("bad_status")), (2000.0, 0.0));
@@ -262,9 +262,9 @@ fn fortio_as_it_prints() {
     let bench = Bench::new("tool-fortio-text");
     let url = bench.server.url();
     let args = ["load", "-c", "2", "-qps", "100", "-n", "60", &url];
-    // It prints for people, and logs, on standard error.
+    // It prints its report, and its log, to standard error.
     let text = bench.run_for(Printed::Errors, "fortio", &args);
-    // As the log it is, and cut as people paste it: fenced, without the log's lines.
+    // As a log, and as people paste it: fenced, without the log's lines.
     let plain: Vec<&str> = text.lines().filter(|line| !line.starts_with('{')).collect();
     let pasted = format!("## host\n\n```\n{}\n```\n", plain.join("\n"));
     for (name, pasted) in [("fortio.log", &text), ("fortio.md", &pasted)] {
@@ -276,7 +276,7 @@ fn fortio_as_it_prints() {
         let time = after(&text, "Aggregated Function Time :");
         prints(read.value("latency_ns_mean") / 1e9, time[3]);
         prints(read.seen("latency_max_ns") / 1e9, time[9]);
-        // Where it fell behind, it prints how long it slept before, in the same form.
+        // If it fell behind, it first prints how long it slept, in the same form.
         let (_, function) = text.split_once("Aggregated Function Time :").unwrap();
         prints(read.value("latency_ns_p50") / 1e9, after(function, "# target 50%")[0]);
         prints(read.value("latency_ns_p99_9") / 1e9, after(function, "# target 99.9%")[0]);
@@ -300,7 +300,7 @@ export const options = { vus: 2, iterations: 500,
 export default function () { http.get(__ENV.URL); }
 ";
 
-/// All four shapes, of two runs.
+/// All four formats, from two runs.
 #[test]
 fn k6() {
     let bench = Bench::new("tool-k6");
@@ -336,7 +336,7 @@ fn k6() {
         export["metrics"]["http_reqs"]["rate"].as_f64().unwrap()
     );
     assert_eq!(old.seen("bytes"), export["metrics"]["data_received"]["count"].as_f64().unwrap());
-    // What it prints has fewer digits.
+    // The printed summary has fewer digits.
     let text = bench.import("printed.txt", &printed);
     let [text] = text.as_slice() else { panic!("{printed}") };
     let close = |a: f64, b: f64, within: f64| assert!((a / b - 1.0).abs() < within, "{a} {b}");
@@ -351,7 +351,7 @@ fn k6() {
     let metrics = new["results"]["metrics"].as_array().unwrap();
     let duration = metrics.iter().find(|one| one["name"] == "http_req_duration").unwrap();
     check("new.json", &duration["values"], "p95");
-    // The points are of the same run as the export; quantiles are k6's to three digits.
+    // The points are from the same run as the export; k6's quantiles have three digits.
     let points = one("points.csv");
     close(points.value("latency_ns_mean"), old.value("latency_ns_mean"), 1e-3);
     close(points.seen("latency_max_ns"), old.seen("latency_max_ns"), 1e-3);
@@ -427,7 +427,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Until somebody listens: looked up, for a connection would be the one that `-1` allows.
+/// Waits until a server listens, without connecting: `-1` allows only one connection.
 fn wait_for(port: &str) {
     let wanted = format!(":{:04X} ", port.parse::<u16>().unwrap());
     until("somebody listens", || {

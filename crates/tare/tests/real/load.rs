@@ -1,4 +1,4 @@
-//! `tare load` by the clock, and with very many connections.
+//! `tare load` with real time, and with very many connections.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn the_open_loop_keeps_its_rate() {
 
 #[test]
 fn ten_thousand_connections_in_a_hundred_megabytes() {
-    // Client and target each hold a descriptor a connection, in processes of their own.
+    // Client and target each hold a descriptor per connection, in separate processes.
     assert!(tare_io::system::raise_open_files(12_000) >= 12_000, "ulimit -n 12000");
     let server = Server::with_slots(11_000);
     let folder = Folder::new("ten-thousand");

@@ -1,4 +1,4 @@
-//! Real programs and real load: filters, browsers, other tools, what only the clock can tell.
+//! Real programs and real load: filters, browsers, other tools, and what depends on real time.
 //! `make test-real` runs it, one test at a time.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.

@@ -1,4 +1,4 @@
-//! The network and its endpoint: `tare net`, `tare qperf` beside the real one, experiments of both.
+//! The network and its endpoint: `tare net`, `tare qperf`, the original, and experiments.
 
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
@@ -55,7 +55,7 @@ fn several_connections_and_threads_and_both_reactors_and_an_open_loop() {
     assert_eq!(asymmetric.cells[0].reply_bytes, Some(5000));
 }
 
-/// A delay is a floor; how far above it this machine comes is for the bench.
+/// A delay is a lower bound; `bench` measures how far above it this machine is.
 #[test]
 fn a_known_delay_is_in_every_round_trip_and_loss_is_in_none() {
     let delay = DurationNs::from_ms(3);
@@ -86,7 +86,7 @@ fn an_endpoint_outlives_what_strangers_send_it() {
         let length = random.below(80) as usize;
         let mut bytes: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
         if at % 2 == 0 && length >= 12 {
-            // A greeting, as far as its beginning goes.
+            // The beginning of a valid greeting.
             bytes[..8].copy_from_slice(b"tarenet2");
             bytes[8] = random.below(9) as u8;
         }
@@ -94,20 +94,20 @@ fn an_endpoint_outlives_what_strangers_send_it() {
         let _ = stream.write_all(&bytes);
         let _ = socket.send_to(&bytes, &address);
     }
-    // Calls and orders to end were not allowed, and nothing else stopped it.
+    // Calls and orders to end were refused, and nothing else stopped the endpoint.
     drop(tare(&["qperf", "127.0.0.1", "-lp", &endpoint.listens.port().to_string(), "conf"]));
     let report = net(&address, &[&["tcp_rr", "udp_rr", "tcp_stream"], &BRIEF[..]].concat());
     report.cells.iter().for_each(check_counts);
 }
 
-/// What was measured before is told, and that it is not all.
+/// Earlier results are reported, and marked as incomplete.
 #[test]
 fn an_endpoint_that_dies_ends_the_tests_but_not_the_report() {
     let (endpoint, address) = endpoint(plan());
     let args =
         ["net", &address, "tcp_rr", "tcp_stream", "-d", "4s", "--rounds", "40", "--json", "-"];
     let running = own().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Of its eight seconds.
+    // During its eight seconds.
     let_pass(std::time::Duration::from_millis(1500));
     drop(endpoint);
     let output = running.wait_with_output().unwrap();
@@ -117,7 +117,7 @@ fn an_endpoint_that_dies_ends_the_tests_but_not_the_report() {
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
 }
 
-/// What either program prints, by one reader: test, name, number, unit.
+/// Parses the output of either program: test, name, number, unit.
 fn parsed(text: &str) -> Vec<(String, String, f64, String)> {
     let mut test = String::new();
     let mut found = Vec::new();
@@ -156,7 +156,7 @@ fn free_port() -> u16 {
     stranger().0.local_addr().unwrap().port()
 }
 
-/// The same words to both, the same shape from both.
+/// Both take the same arguments and print the same format.
 #[test]
 fn qperf_and_tare_qperf_are_read_by_the_same_reader() {
     let own = env!("CARGO_BIN_EXE_tare");
@@ -186,9 +186,9 @@ fn qperf_and_tare_qperf_are_read_by_the_same_reader() {
         let (name, number) = (ours.1.as_str(), ours.2);
         assert!(number > 0.0, "{ours:?}");
         match name {
-            // What was set is said alike, to the digit and the unit.
+            // Settings are printed alike, to the digit and the unit.
             "msg_size" | "time" => assert_eq!(theirs, ours),
-            // Numbers are this machine's; units of one kind.
+            // Measured numbers vary, but the kind of unit is the same.
             "latency" => assert!(ours.3.ends_with('s') && theirs.3.ends_with('s'), "{ours:?}"),
             "bw" | "send_bw" | "recv_bw" => assert!(ours.3.ends_with("/sec"), "{ours:?}"),
             _ => assert_eq!(name, "port"),
@@ -251,7 +251,7 @@ fn calls_are_swept_too_and_one_that_cannot_be_made_has_its_reason() {
         let own = &cell.report.variants[0].metrics["system_call_ns"];
         assert!(own.point > 1.0 && own.n == 5, "{own:?}");
     }
-    // An endpoint that makes no calls for others refuses them; what else is asked of it goes on.
+    // An endpoint without --calls refuses them; its other tests still work.
     let (_endpoint, address) = endpoint(plan());
     let pair = PAIR.replace("net = {}", &format!("url = \"http://{address}/\""));
     let toml = format!("name = \"c\"\n[load]\ncall = \"getpid\"\n{pair}");

@@ -1,4 +1,4 @@
-//! `tare sys`: what it prints, and that its numbers agree with each other.
+//! `tare sys`: what it prints, and the consistency of its numbers.
 
 use tare_io::calls::Call;
 use tare_report::sys::SysReport;
@@ -17,7 +17,7 @@ fn every_call_has_its_time_by_launches() {
         assert!(ns.point > 0.5 && per_s.point > 0.0, "{call:?}");
     }
     let of = |name: &str| report.calls.iter().find(|call| call.call == name).unwrap();
-    // Five calls take longer than one of them, and a process longer than all five.
+    // The five calls of mix take longer than one of them, and a fork takes longer than all five.
     assert!(of("mix").ns.unwrap().point > of("getpid").ns.unwrap().point);
     assert!(of("fork").ns.unwrap().point > of("mix").ns.unwrap().point);
 }

@@ -1,4 +1,4 @@
-//! A JVM: slow for its first seconds, with threads of its own, and Nagle's algorithm left on.
+//! A JVM: slow for its first seconds, with its own threads, and with Nagle's algorithm on.
 
 use tare_report::run::{RunGuard, RunReport};
 use tare_stats::{Estimate, Verdict};
@@ -8,10 +8,10 @@ use crate::runs::{Desk, asked, guard};
 use crate::util::{Folder, command, ran};
 
 const SENDS_AT_ONCE: &str = "-Dsun.net.httpserver.nodelay=true";
-/// Some 20 µs of computing.
+/// About 20 µs of computing.
 const STEPS: &str = "10000";
 
-/// The compiled program; its folder goes with it.
+/// The compiled program; its folder is removed with it.
 struct Program(Folder);
 
 impl Program {
@@ -32,8 +32,8 @@ impl Program {
     }
 }
 
-/// Nothing speaks against it but the machine, its being short, and the pauses that collectors of
-/// garbage make; and no difference is found.
+/// Only the machine, the short run, and pauses of the garbage collector trip guards; no difference
+/// is found.
 #[track_caller]
 pub fn are_twins(report: &RunReport) {
     let allowed = ["few-rounds", "noisy", "steal", "not-saturated", "pauses"];
@@ -47,11 +47,11 @@ pub fn are_twins(report: &RunReport) {
         report.run.rounds, bounds.point, bounds.lower, bounds.upper
     );
     assert!(matches!(comparison.verdict, Verdict::Same | Verdict::Unresolved), "{comparison:#?}");
-    // An interval misses now and then; it never does by much.
+    // An interval may miss now and then, but not by much.
     assert!(bounds.lower <= 2.0 && -2.0 <= bounds.upper, "{bounds:?}");
 }
 
-/// Three points from what wrk sees after 15 s of load, or the report says that it was not warm.
+/// Within three points of wrk's result after 15 s of load, or reported as not warm.
 #[test]
 fn a_pair_is_measured_warm_or_said_not_to_be() {
     let program = Program::new("jvm-pair");
@@ -66,7 +66,7 @@ fn a_pair_is_measured_warm_or_said_not_to_be() {
     let comparison = asked(&report);
     let bounds = &comparison.overhead_percent;
     println!("compare: −{:.1} % ({:.1} to {:.1})", bounds.point, bounds.lower, bounds.upper);
-    // wrk's loss has what waking it costs; a client that polls, as `compare` does, has not.
+    // wrk sleeps, so its result includes the cost of waking it; `compare` polls.
     let is_near = |(_, loss): &(String, Estimate)| {
         bounds.lower - 3.0 <= loss.upper && loss.lower <= bounds.upper + 3.0
     };
@@ -85,7 +85,7 @@ fn identical_servers_are_the_same() {
     are_twins(&desk.compare(&[&a, &b, "-c", "10", "--max-time", "120s"]));
 }
 
-/// Head and body are written one after the other, and the second waits for an acknowledgement.
+/// Head and body are written separately, and the body waits for an acknowledgement.
 #[test]
 fn replies_that_wait_for_an_acknowledgement_are_named() {
     let program = Program::new("jvm-nagle");

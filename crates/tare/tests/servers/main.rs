@@ -1,5 +1,5 @@
-//! Servers that people have, of their own registries: Node.js, a JVM, uvicorn, gunicorn. What they
-//! cost is known from other tools, or by design. `make test-servers` runs it, one test at a time.
+//! Common servers, from their own registries: Node.js, a JVM, uvicorn, gunicorn. Their costs are
+//! known from other tools, or by design. `make test-servers` runs it, one test at a time.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 

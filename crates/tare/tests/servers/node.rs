@@ -1,4 +1,4 @@
-//! Node.js: an event loop, which serves in batches what came in while it worked.
+//! Node.js: an event loop that serves arrivals in batches.
 
 use tare_stats::Verdict;
 
@@ -9,7 +9,7 @@ fn line(what: &str) -> String {
     format!("node {} {{port}} {what}", program("pair.js"))
 }
 
-/// One client is like another where both sleep, or both poll: none takes the server's batches away.
+/// Clients that both sleep, or both poll, agree: none breaks up the server's batches.
 fn every_client_sees_the_same(connections: u32) {
     let pair = ["plain", "more"].map(|what| Standing::start(&line(what), 3));
     let [plain, more] = &pair;
@@ -48,7 +48,7 @@ fn every_client_sees_the_same_on_fifty_connections() {
     every_client_sees_the_same(50);
 }
 
-/// What `tare compare` says is what its own client sees on servers that stand.
+/// `tare compare` agrees with its own client on servers that keep running.
 #[test]
 fn compare_says_what_its_client_sees() {
     let pair = ["plain", "more"].map(|what| Standing::start(&line(what), 3));

@@ -1,4 +1,4 @@
-//! Servers that stand while several tools load them in turn.
+//! Servers that keep running while several tools load them in turn.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tare_stats::Estimate;
 use crate::util::{command, load_json, ran};
 use crate::wait;
 
-/// As `tare compare` shares two CPUs out.
+/// The split that `tare compare` makes of two CPUs.
 const SERVERS: &str = "0";
 const CLIENTS: &str = "1";
 
@@ -19,14 +19,14 @@ pub fn program(name: &str) -> String {
     path.display().to_string()
 }
 
-/// A server that has been loaded since it was started; it ends with this.
+/// A server that has been loaded since its start; it ends when this is dropped.
 pub struct Standing {
     child: Child,
     port: u16,
 }
 
 impl Standing {
-    /// `line` is run by a shell, which it replaces; `{port}` is where it is to listen.
+    /// A shell runs `line` and is replaced by it; `{port}` is the port to listen on.
     pub fn start(line: &str, warm_up_s: u32) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
@@ -47,7 +47,7 @@ impl Standing {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// Requests a second that wrk sees.
+    /// Returns the requests per second that wrk sees.
     pub fn wrk(&self, connections: u32, time: &str) -> f64 {
         let mut wrk = Command::new("taskset");
         wrk.args(["-c", CLIENTS, "wrk", "-t1", "-c", &connections.to_string(), "-d", time]);
@@ -56,7 +56,7 @@ impl Standing {
         line.and_then(|number| number.trim().parse().ok()).unwrap()
     }
 
-    /// The same by `tare load`.
+    /// Returns the requests per second that `tare load` sees.
     pub fn load(&self, connections: u32, time: &str, more: &[&str]) -> f64 {
         let (url, connections) = (self.url(), connections.to_string());
         let args = [&url, "-c", &connections, "-d", time, "--cpus", CLIENTS];
@@ -71,13 +71,13 @@ impl Drop for Standing {
     }
 }
 
-/// Who asks.
+/// A client's name, and the throughput that it sees.
 pub type Client<'a> = (&'a str, &'a dyn Fn(&Standing) -> f64);
 
-/// Rounds of every client on both servers, in turn.
+/// Rounds in which every client loads both servers in turn.
 const ROUNDS: usize = 6;
 
-/// What each client sees: how much of its throughput the second server loses, in percent.
+/// Returns by how many percent each client sees the throughput of the second server drop.
 pub fn losses(pair: [&Standing; 2], clients: &[Client<'_>]) -> Vec<(String, Estimate)> {
     let mut seen = vec![Vec::new(); clients.len()];
     for _ in 0..ROUNDS {
@@ -95,7 +95,7 @@ pub fn losses(pair: [&Standing; 2], clients: &[Client<'_>]) -> Vec<(String, Esti
     losses.collect()
 }
 
-/// Every two of these overlap, or are within a point of it.
+/// All intervals overlap pairwise, or are at most a point apart.
 #[track_caller]
 pub fn agree(losses: &[(String, Estimate)]) {
     for (name, a) in losses {

@@ -1,12 +1,12 @@
-//! Servers of several processes: a supervisor that looks after workers, connections that fall to
-//! workers by lot.
+//! Servers with several processes: a supervisor of workers, and connections that land on workers by
+//! chance.
 
 use tare_report::load::guards::Severity;
 
 use crate::processes::program;
 use crate::runs::{Desk, asked, guard};
 
-/// `make setup-servers` puts them there.
+/// Returns the path of a program that `make setup-servers` installs.
 fn installed(name: &str) -> String {
     let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/python/bin");
     format!("{programs}/{name}")
@@ -24,8 +24,8 @@ fn uvicorn(name: &str, workers: u32) -> String {
     )
 }
 
-/// Several workers answer in two pieces, and each waits for an acknowledgement: some 40 times
-/// slower. What their supervisor does at rest is no work that they put off.
+/// Several workers answer in two pieces, each waiting for an acknowledgement: about 40 times
+/// slower. The supervisor's idle work is not deferred work.
 #[test]
 fn a_supervisors_heartbeat_is_no_work_put_off() {
     let desk = Desk::new("uvicorn");
@@ -40,7 +40,7 @@ fn a_supervisors_heartbeat_is_no_work_put_off() {
     assert_eq!(guard(&report, "delayed-ack").variant.as_deref(), Some("three"));
 }
 
-/// Twenty connections on eight workers: who has one to itself is a matter of luck.
+/// Twenty connections on eight workers: it is chance which of them has a worker alone.
 #[test]
 fn connections_that_fall_to_workers_by_lot_are_named() {
     let desk = Desk::new("gunicorn");

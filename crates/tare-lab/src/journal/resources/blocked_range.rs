@@ -1,11 +1,11 @@
-//! A route that leads nowhere, behind a bridge's own.
+//! An unreachable route, with lower priority than a bridge's own.
 
 use serde::{Deserialize, Serialize};
 
 use super::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::machine::commands::run;
 
-/// Behind any other route for the range.
+/// Lower priority than any other route for the range.
 pub const BLOCKED_METRIC: &str = "4000000000";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub struct BlockedRange {
 impl Removal for BlockedRange {
     fn remove(&self) -> Removed {
         let Self { range, bridge, mac } = self;
-        // The range is its bridge's: one that is somebody's by now has its own route.
+        // If the bridge has another MAC address by now, the range and its route are another run's.
         let address = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address"));
         if address.is_ok_and(|address| address.trim() != mac) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! A control group, with all that runs in it.
+//! A control group, with all processes in it.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ impl Removal for Cgroup {
         let mut error = String::new();
         for _ in 0..ending::ATTEMPTS {
             for pid in processes::of_cgroup(path) {
-                // It may have left, and its number may be another's, since the list was made.
+                // Since the list was read, it may have left and its pid may have been reused.
                 ending::kill(pid, |_| processes::of_cgroup(path).contains(&pid));
             }
             match remove_groups(path) {
@@ -41,7 +41,7 @@ impl Removal for Cgroup {
     }
 }
 
-/// Container runtimes make groups in ours.
+/// Removes nested groups first: container runtimes create some in ours.
 fn remove_groups(path: &Path) -> std::io::Result<()> {
     for below in processes::groups_below(path) {
         remove_groups(&below)?;

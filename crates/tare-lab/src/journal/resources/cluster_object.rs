@@ -12,7 +12,7 @@ use super::removal::{Removal, Removed};
 use crate::journal::ours::{OURS, is_ours};
 use crate::machine::commands;
 
-/// A pod is waited for; what has pods, as a namespace, takes longer.
+/// How long to wait until a pod is gone; other kinds are not waited for.
 const GONE_WITHIN: DurationNs = DurationNs::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -26,7 +26,7 @@ pub struct ClusterObject {
 
 impl ClusterObject {
     pub fn new(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> Self {
-        // `tare clean` may know another kubeconfig than the run knew.
+        // `tare clean` may run with another kubeconfig than this run.
         let given = std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty());
         let one = given.map(PathBuf::from).filter(|path| path.is_file());
         let one = one.and_then(|path| std::path::absolute(path).ok());
@@ -50,13 +50,13 @@ impl Removal for ClusterObject {
         let Self { which, kind, namespace, name } = self;
         let Some(kind) = Kind::parse(kind).filter(|_| is_ours(name)) else { return Ok(None) };
         let cannot = |why: String| format!("cannot remove {}: {why}", self.words());
-        // A kubeconfig may name programs to run: only one that nobody else could have written.
+        // A kubeconfig may name programs to run, so nobody else may be able to write it.
         if let Some(path) = &which.kubeconfig {
             owned::check(path).map_err(|error| cannot(error.to_string()))?;
         }
         let cluster = Cluster::connect(which).map_err(|error| cannot(error.to_string()))?;
         let found = cluster.read(kind, namespace, name).map_err(|e| cannot(e.to_string()))?;
-        // Another's object of the same name is not ours to remove.
+        // An object of the same name without our label is not removed.
         let is_labelled = |o: &serde_json::Value| o["metadata"]["labels"][OURS.0] == OURS.1;
         let Some(object) = found.filter(is_labelled) else { return Ok(None) };
         let is_going = object["metadata"]["deletionTimestamp"].is_string();

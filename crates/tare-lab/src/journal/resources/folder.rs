@@ -32,7 +32,7 @@ impl Removal for Folder {
     }
 }
 
-/// Container runtimes mount things in folders of ours.
+/// Unmounts what container runtimes mounted in our folder.
 fn unmount_below(folder: &Path) -> Result<(), String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(unescaped);
@@ -46,7 +46,7 @@ fn unmount_below(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The kernel writes a blank in a path as `\040`.
+/// Decodes a path as the kernel writes it, with `\040` for a space.
 fn unescaped(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

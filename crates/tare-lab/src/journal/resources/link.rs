@@ -9,7 +9,7 @@ use crate::machine::commands::run;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     pub name: String,
-    /// Its hardware address tells it from another of the same name.
+    /// MAC address, which distinguishes it from another link of the same name.
     pub mac: String,
 }
 

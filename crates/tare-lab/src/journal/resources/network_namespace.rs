@@ -1,4 +1,4 @@
-//! A network namespace that has a name.
+//! A named network namespace.
 
 use std::path::Path;
 

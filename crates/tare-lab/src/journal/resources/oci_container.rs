@@ -1,4 +1,4 @@
-//! What an OCI runtime keeps of a container.
+//! A container of an OCI runtime, with the runtime's state of it.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub struct OciContainer {
 impl Removal for OciContainer {
     fn remove(&self) -> Removed {
         let Self { runtime, state, id } = self;
-        // Its state goes with the folder it is in; what counts is that nothing runs.
+        // Its state is removed with its folder; what matters is that nothing runs.
         if !is_ours(id) || !state.join(id).exists() && !has_state(state) {
             return Ok(None);
         }
@@ -34,7 +34,7 @@ impl Removal for OciContainer {
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         match run(&argv, TIMEOUT) {
             Outcome { worked: true, .. } => Ok(Some(format!("container {id}"))),
-            // Runtimes differ in how they say that there is none.
+            // Runtimes differ in how they report that there is no such container.
             Outcome { said, .. } => {
                 let argv = runtime::command_line(&program, &["--root", &root, "state", id]);
                 let argv: Vec<&str> = argv.iter().map(String::as_str).collect();

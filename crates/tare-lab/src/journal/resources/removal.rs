@@ -1,14 +1,14 @@
-//! What each kind of resource must tell of itself.
+//! How each kind of resource is removed.
 
 use tare_io::DurationNs;
 
 use crate::machine::commands::Outcome;
 
-/// What was done in words, `None` where it was gone already, or a complaint.
+/// A description of what was removed, `None` if it was already gone, or a complaint.
 pub type Removed = Result<Option<String>, String>;
 
 pub trait Removal {
-    /// Removes it, if it bears tare's prefix.
+    /// Removes it, if its name has tare's prefix.
     fn remove(&self) -> Removed;
 
     /// Whether a restart of the machine removes it, too.

@@ -1,4 +1,4 @@
-//! What takes a procedure back: a script that tare wrote into a folder of its own.
+//! A script that undoes a procedure. tare wrote it into a folder of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use super::removal::{Removal, Removed};
 use crate::journal::ours::has_our_name;
 use crate::machine::commands::run;
 
-/// Only a script that nobody else could have written is run, and only one in a folder of ours.
+/// Run only if nobody else could have written it, and only from a folder of tare's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetScript {
     pub path: PathBuf,
-    /// Whose procedure it takes back, for messages.
+    /// Name of the procedure that it undoes, for messages.
     pub procedure: String,
     pub within_ns: u64,
 }

@@ -19,7 +19,7 @@ impl Removal for SharedMemory {
         if path.parent() != Some(Path::new("/dev/shm")) || !has_our_name(path) {
             return Ok(None);
         }
-        // /dev/shm is everybody's: the name may be another user's, or another process's by now.
+        // Any user can write to /dev/shm: the name may belong to another user or process by now.
         let own = tare_io::process::effective_uid();
         if path.symlink_metadata().map_or(true, |object| object.uid() != own) {
             return Ok(None);

@@ -11,9 +11,9 @@ use crate::journal::ours::is_ours;
 use crate::machine::commands::run;
 use crate::places::ssh_command;
 
-/// Connecting, and an agent that takes its time to end what it started.
+/// Enough to connect, and for an agent to end what it started.
 const REMOVED_WITHIN: DurationNs = DurationNs::from_secs(60);
-/// What an agent says that it ended, for a line.
+/// Limit of what the agent reports as ended, in one line.
 const ENDED_CHARS_MAX: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,17 +24,17 @@ pub struct SshFolder {
 }
 
 impl SshFolder {
-    /// Where an agent in such a folder writes down what it starts.
+    /// Returns the path of the journal of an agent in such a folder.
     pub fn journal(path: &str) -> String {
         format!("{path}/journal")
     }
 
-    /// What that host's shell is told: the agent ends what one that was killed has left, then its
-    /// folder goes. In a folder that somebody else put there nothing is run.
+    /// Returns the script for that host: the agent ends what a killed one has left, then the folder
+    /// is removed. If another user created the folder, nothing in it is run.
     fn script(path: &str) -> String {
         let (agent, journal) = (format!("{path}/tare-agent"), Self::journal(path));
-        // A user's own shell may be no POSIX one; paths hold no quotes. An agent that cannot run has
-        // started nothing.
+        // `sh -c`, as the login shell may not be POSIX; paths contain no quotes. An agent that
+        // cannot run has started nothing.
         format!(
             "sh -c 'if [ ! -L {path} ] && [ -O {path} ] && [ -x {agent} ]; then {agent} clean \
              {journal}; [ $? -ne 3 ] || exit 3; fi; rm -rf {path}'"

@@ -19,7 +19,7 @@ pub struct Envoy;
 
 const VALIDATED_WITHIN: DurationNs = DurationNs::from_secs(10);
 const WHY_CHARS_MAX: usize = 300;
-/// No load has as many connections, or requests that wait or are under way.
+/// More connections and requests than any load has.
 const NO_LIMIT: u32 = 1_000_000;
 
 impl Program for Envoy {
@@ -43,7 +43,7 @@ impl Program for Envoy {
     }
 }
 
-/// Statistics are a line each; those of what never happened are zero, or not there.
+/// Parses statistics, one per line; those that never counted are zero or absent.
 fn read(page: &str, is_http: bool) -> Option<Passed> {
     let find = |name: &str| -> Option<u64> {
         let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
@@ -79,7 +79,7 @@ fn listener(job: &Job) -> Value {
     if job.intercepts {
         let original = typed("filters.listener.original_dst", ORIGINAL_DST, json!({}));
         listener["listener_filters"] = json!([original]);
-        // Who connects to its own port would be passed on to that, for ever.
+        // A connection to its own port would be forwarded to itself endlessly.
         chain["filter_chain_match"] = json!({"destination_port": job.to.port()});
     }
     if let Some(tls) = &job.accepts {
@@ -150,8 +150,8 @@ fn cluster(job: &Job) -> Value {
     cluster
 }
 
-/// Its own certificate, and who signs its peer's. A server that asks for no certificate checks
-/// none, and a client that is not asked shows none.
+/// Its own certificate, and the authority of its peer's. Without mutual TLS, a server checks no
+/// certificate and a client presents none.
 fn tls_context(tls: &JobTls, accepts: bool) -> Value {
     let mut context = json!({
         "alpn_protocols": ["http/1.1"],
@@ -182,7 +182,7 @@ fn tls_context(tls: &JobTls, accepts: bool) -> Value {
     context
 }
 
-/// Without a fallback: where it cannot sign, nobody does.
+/// No fallback: if the provider cannot sign, handshakes fail.
 fn provider(provider: KeyProvider, key: Value) -> Value {
     let kind = match provider {
         KeyProvider::Cryptomb => "cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig",
@@ -193,13 +193,13 @@ fn provider(provider: KeyProvider, key: Value) -> Value {
         "typed_config": {
             "@type": format!("type.googleapis.com/envoy.extensions.private_key_providers.{kind}"),
             "private_key": key,
-            // A batch waits so long for handshakes that could join it.
+            // A batch waits this long for further handshakes.
             "poll_delay": "0.002s",
         },
     })
 }
 
-/// Whether this build of Envoy has the provider, and it works here.
+/// Checks that this build of Envoy has the provider, and that it works here.
 pub fn check_provider(envoy: &Path, wanted: KeyProvider, own: &Certified) -> Result<(), Failure> {
     let mut certificate = json!({"certificate_chain": {"inline_string": own.cert}});
     certificate["private_key_provider"] = provider(wanted, json!({"inline_string": own.key}));
@@ -225,7 +225,7 @@ pub fn check_provider(envoy: &Path, wanted: KeyProvider, own: &Certified) -> Res
              and Istio's proxies have it"
         ))),
         (false, false) => {
-            // What follows is the configuration, key and all.
+            // Cut off the configuration that follows, as it contains the key.
             let why = said.split(": {\"").next().unwrap_or_default();
             let why = plain::short(why, WHY_CHARS_MAX);
             Err(Failure::environment(format!(
@@ -250,11 +250,11 @@ fn ip(ip: IpAddr, port: u16) -> Value {
     json!({"address": ip.to_string(), "port_value": port})
 }
 
-/// Handshakes that a provider signed for, as its histogram of batches tells: whether there are any.
+/// Whether a provider signed any handshakes, judging by its histogram of batches.
 pub fn provider_signs(statistics: &Statistics, provider: KeyProvider) -> Option<bool> {
     match provider {
         KeyProvider::Cryptomb => signs(&statistics.page("/stats?filter=cryptomb")?),
-        // It has no statistics; without a fallback every handshake is its own.
+        // It has no statistics, but without a fallback it signs every handshake.
         KeyProvider::Qat => Some(true),
     }
 }

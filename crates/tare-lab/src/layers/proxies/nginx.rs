@@ -55,7 +55,7 @@ http {{
 ",
             user = user(job, context),
             threads = job.threads,
-            // On each side one for each of the client's.
+            // One on each side per client connection.
             connections = job.connections * 2,
             to = job.to,
             listen = job.listens_on(),
@@ -85,7 +85,7 @@ http {{
     }
 }
 
-/// Its workers stay in the group of sidecars.
+/// Returns the `user` directive; workers of sidecars stay in the sidecars' group.
 fn user(job: &Job, context: &LaunchContext<'_>) -> String {
     match (context.root, job.is_sidecar) {
         (false, _) => String::new(),
@@ -96,7 +96,7 @@ fn user(job: &Job, context: &LaunchContext<'_>) -> String {
     }
 }
 
-/// The directives that follow its listener.
+/// Returns what follows the address in `listen`: `ssl` and the TLS directives.
 fn accepts(job: &Job) -> String {
     let Some(tls) = &job.accepts else { return String::new() };
     let Some(own) = &tls.own else { return String::new() };

@@ -1,4 +1,4 @@
-//! A user's own configuration of a proxy: a file with words in braces for what only tare knows.
+//! A user's own configuration of a proxy: a file with placeholders in braces that tare replaces.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tare_model::Failure;
 
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The file with its words replaced.
+/// Reads the file and replaces its placeholders.
 pub fn read(path: &Path, job: &Job) -> Result<String, Failure> {
     let wrong = |text: String| Failure::usage(format!("config {}: {text}", path.display()));
     let size = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?;

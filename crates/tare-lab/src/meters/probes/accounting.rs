@@ -1,5 +1,5 @@
-//! CPU time of all that is in a control group of ours, as the kernel accounts for it: processes
-//! that come and go are in it.
+//! CPU time of a control group of tare's, as the kernel accounts for it, including processes that
+//! have come and gone.
 
 use std::fs::File;
 

@@ -4,7 +4,7 @@ use tare_model::counters::{Counter, Counters};
 
 use crate::meters::probe::{Probe, Seen};
 
-/// Those for which no disk was read.
+/// Faults that needed no disk read.
 #[derive(Debug)]
 pub struct Minor;
 

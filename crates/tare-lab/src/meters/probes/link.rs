@@ -1,5 +1,5 @@
-//! Packets of a server: on its place's link, as this end of it counts them, or on the loopback
-//! device that it shares with its client.
+//! Packets of a server: on its place's link, counted at this end, or on the loopback device that it
+//! shares with its client.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::meters::probe::{Probe, Seen, open, read_number};
 #[derive(Debug)]
 pub struct Link {
     received: File,
-    /// What is sent on the loopback device is received there.
+    /// `None` for the loopback device, where everything sent is also received.
     sent: Option<File>,
 }
 
@@ -22,8 +22,8 @@ impl Link {
         Some(Self { received: of("rx_packets")?, sent: Some(of("tx_packets")?) })
     }
 
-    /// The loopback device, if that process shares this one's network namespace. Traffic of other
-    /// programs on it is counted too.
+    /// Attaches to the loopback device, if the process shares this one's network namespace. Traffic
+    /// of other programs on it is counted too.
     pub fn attach_loopback(pid: u32) -> Option<Self> {
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
         let is_shared = namespace(&pid.to_string())? == namespace("self")?;

@@ -1,11 +1,11 @@
-//! What the scheduler counts for each thread: time on a CPU, and times that it was put on one.
+//! Counters of the scheduler for each thread: time on a CPU, and switches onto one.
 
 use tare_model::counters::{Counter, Counters};
 
 use crate::meters::probe::{Probe, Seen, Thread};
 
-/// CPU time, where no control group accounts for it. Its division into user and system is by the
-/// ticks of the processes.
+/// CPU time without a control group that accounts for it, divided into user and system in
+/// proportion to the processes' ticks.
 #[derive(Debug)]
 pub struct CpuTime;
 

@@ -1,8 +1,8 @@
-//! What the kernel does for arriving packets and other interrupts in no process's time. Kernels that
-//! account for interrupts by themselves (`CONFIG_IRQ_TIME_ACCOUNTING`) take them out of the time of
-//! whomever they interrupt, and count the threads of soft interrupts (ksoftirqd) with them. Other
-//! kernels leave interrupts in the time of whomever they interrupt, and only those threads are apart;
-//! what interrupts an idle CPU is counted nowhere there.
+//! Work of the kernel for arriving packets and other interrupts that is in no process's time.
+//! Kernels built with `CONFIG_IRQ_TIME_ACCOUNTING` account for interrupts apart from the processes
+//! they interrupt, and count the threads of soft interrupts (ksoftirqd) with them. On other kernels
+//! only those threads are apart: interrupts are in the time of the process they interrupt, or, on
+//! an idle CPU, counted nowhere.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -18,15 +18,16 @@ use crate::meters::probe::{Probe, Seen, open, read_schedstat};
 
 #[derive(Debug)]
 pub enum Softirq {
-    /// The kernel's threads, one a CPU.
+    /// The ksoftirqd threads, one for each CPU.
     Threads(Vec<File>),
-    /// All of it, by these CPUs' lines of /proc/stat, which come first: so many bytes hold them.
+    /// All interrupts, from the lines of these CPUs in /proc/stat; they are in its first `length`
+    /// bytes.
     Apart { stat: File, cpus: Vec<usize>, length: usize },
 }
 
 impl Softirq {
-    /// On the CPUs that this process may use; `None` where the kernel's threads are not to be seen,
-    /// as in a container.
+    /// Attaches to the CPUs that process `pid` may use; `None` if the ksoftirqd threads are not
+    /// visible, as in a container.
     pub fn attach(pid: u32) -> Option<Self> {
         static THREADS: OnceLock<Vec<(usize, PathBuf)>> = OnceLock::new();
         static ARE_APART: OnceLock<bool> = OnceLock::new();
@@ -60,7 +61,7 @@ impl Probe for Softirq {
     }
 }
 
-/// Ticks of interrupts of both kinds on these CPUs.
+/// Sums the ticks of hard and soft interrupts on these CPUs.
 fn ticks(stat: &str, cpus: &[usize]) -> u64 {
     let of_line = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split_whitespace();
@@ -72,8 +73,8 @@ fn ticks(stat: &str, cpus: &[usize]) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// The kernel's threads for soft interrupts by their CPU: where each one's time is. Whoever is not a
-/// child of the kernel's own first thread only bears the name.
+/// Returns the CPU and `schedstat` path of each ksoftirqd thread. A process that is not a child of
+/// kthreadd (PID 2) only uses the name.
 fn threads(proc: &Path) -> Vec<(usize, PathBuf)> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let of_entry = |entry: fs::DirEntry| {
@@ -86,7 +87,7 @@ fn threads(proc: &Path) -> Vec<(usize, PathBuf)> {
     entries.filter_map(of_entry).collect()
 }
 
-/// How this kernel was built, where that is told.
+/// Returns this kernel's build configuration, if it is readable.
 fn kernel_config() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     fs::read_to_string(format!("/boot/config-{}", release.trim())).ok().or_else(|| {

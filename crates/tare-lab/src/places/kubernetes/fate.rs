@@ -1,21 +1,21 @@
-//! What became of a pod, in one line.
+//! Describes what became of a pod.
 
 use serde_json::Value;
 use tare_kube::Kind;
 
 use super::ground::Ground;
 
-/// Where a pod stands on its way up.
+/// State of a pod that is starting.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Standing {
     Runs,
-    /// Still on its way; why it is not there yet, as far as that is known.
+    /// Not running yet; the reason, if it is known.
     Waits(Option<String>),
-    /// It will not come up.
+    /// It will never run; the reason.
     Ended(String),
 }
 
-/// Waiting does not cure these.
+/// Reasons that waiting does not resolve.
 const HOPELESS: [&str; 5] = [
     "ImagePullBackOff",
     "ErrImageNeverPull",
@@ -57,7 +57,7 @@ pub fn standing(pod: &Value, container: &str) -> Standing {
     Standing::Waits(unscheduled.map(|why| format!("it is not scheduled: {why}")))
 }
 
-/// How a pod ended; `None` where it has not.
+/// Returns how a pod ended; `None` if it has not.
 pub fn end(pod: &Value) -> Option<String> {
     let status = &pod["status"];
     let text = |value: &Value| value.as_str().filter(|t| !t.is_empty()).map(str::to_owned);
@@ -84,7 +84,7 @@ pub fn end(pod: &Value) -> Option<String> {
     })
 }
 
-/// Why somebody who spoke with a pod hears nothing any more, as far as the cluster knows.
+/// Returns why a pod stopped answering, as far as the cluster knows.
 pub fn of(ground: &Ground, name: &str) -> Option<String> {
     let found = ground.cluster.read(Kind::Pod, &ground.namespace, name);
     let pod = match found {
@@ -103,7 +103,7 @@ pub fn of(ground: &Ground, name: &str) -> Option<String> {
     not_ready(&found).or_else(|| is_silent(ground, node))
 }
 
-/// Kubelets renew their node's lease every ten seconds; a node is called not ready much later.
+/// Kubelets renew their node's lease every 10 s; a node is marked not ready much later.
 fn is_silent(ground: &Ground, node: &str) -> Option<String> {
     let lease = ground.cluster.read(Kind::Lease, LEASES, node).ok()??;
     let renewed = lease["spec"]["renewTime"].as_str()?;
@@ -119,14 +119,14 @@ pub fn age_s(at: &str, now_unix_s: u64) -> Option<u64> {
     let number = |from: usize, to: usize| at.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let seconds = number(11, 13)? * 3600 + number(14, 16)? * 60 + number(17, 19)?;
-    // Days since 1970 by the rule of years that begin in March.
+    // Days since 1970, with years that begin in March.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days =
         365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 719_469;
     now_unix_s.checked_sub(u64::try_from(days * 86_400 + seconds).ok()?)
 }
 
-/// What is wrong with a node.
+/// Returns why a node is not ready; `None` if it is ready.
 pub fn not_ready(node: &Value) -> Option<String> {
     let name = node["metadata"]["name"].as_str().unwrap_or_default();
     let mut conditions = node["status"]["conditions"].as_array()?.iter();
@@ -135,7 +135,7 @@ pub fn not_ready(node: &Value) -> Option<String> {
     (ready["status"] != "True").then(|| format!("node {name} is not ready: {said}"))
 }
 
-/// The newest warning about a pod: sandboxes that cannot be made are told nowhere else.
+/// The newest warning about a pod: failures to create its sandbox are reported nowhere else.
 pub fn last_warning(ground: &Ground, name: &str) -> Option<String> {
     let events = ground.cluster.events_of(&ground.namespace, name).ok()?;
     let warnings = events.iter().filter(|event| event["type"] == "Warning");

@@ -1,5 +1,5 @@
-//! What stands before a Service, at the edge of a cluster: the controller of an Ingress, or a
-//! Gateway. Whose program that is, is the cluster's affair.
+//! The proxy in front of a Service: an Ingress controller or a Gateway. Which program that is
+//! depends on the cluster.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::launch::injected;
 use crate::machine::commands;
 use tare_model::Failure;
 
-/// Where an Ingress' controller takes plain HTTP.
+/// Port for plain HTTP of Ingress controllers and Gateways.
 const HTTP_PORT: u16 = 80;
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Front {
     pub entry: SocketAddr,
     /// In words: `Gateway tare-1/tare-1-0 of class istio`.
     pub words: String,
-    /// Those that pass requests on, where the cluster tells them.
+    /// The pods that forward requests, if the cluster names them.
     pub pods: Vec<FrontPod>,
 }
 
@@ -40,17 +40,17 @@ pub struct FrontPod {
     pub uid: String,
     pub node: String,
     pub ip: IpAddr,
-    /// Others may know it by that, where pods' addresses are masked.
+    /// The address that others see if pods' addresses are masqueraded.
     pub node_ip: Option<IpAddr>,
     pub meter: Option<Arc<NodeMeter>>,
 }
 
-/// Clients ask it for a place's server by that name.
+/// Returns the host name with which clients request a place's server.
 pub fn host(tag: &str, namespace: &str) -> String {
     format!("{tag}.{namespace}.tare.test")
 }
 
-/// Makes what sends a host's requests to the Service of a place, once.
+/// Creates the objects that route a host's requests to a place's Service, once.
 pub fn make(
     spec: &KubernetesSpec,
     ground: &Ground,
@@ -58,7 +58,7 @@ pub fn make(
     journal: &Journal,
 ) -> Result<(), Failure> {
     let make = |kind: Kind, annotations: Value, body: Value| {
-        // A Gateway's pods may bear its labels, and are not its servers.
+        // Not `PLACE`: a Gateway's pods may inherit these labels, and are not its servers.
         let labels = json!({OURS.0: OURS.1, FRONT_OF: tag});
         let metadata = json!({"name": tag, "labels": labels, "annotations": annotations});
         let object = json!({"metadata": metadata, "spec": body});
@@ -84,7 +84,7 @@ pub fn make(
                     "listeners": [{"name": "http", "port": HTTP_PORT, "protocol": "HTTP"}],
                     "infrastructure": {"annotations": {"proxy.istio.io/config": statistics}},
                 });
-                // Entered within the cluster: without it a cluster without load balancers has none.
+                // A ClusterIP, as a cluster without load balancers would assign no other address.
                 make(
                     Kind::Gateway,
                     json!({"networking.istio.io/service-type": "ClusterIP"}),
@@ -102,7 +102,7 @@ pub fn make(
     }
 }
 
-/// Namespace and name.
+/// Returns the Gateway's namespace and name.
 fn gateway<'a>(spec: &'a KubernetesSpec, ground: &'a Ground, tag: &'a str) -> (&'a str, &'a str) {
     let own = ground.namespace.as_str();
     match &spec.gateway {
@@ -111,7 +111,7 @@ fn gateway<'a>(spec: &'a KubernetesSpec, ground: &'a Ground, tag: &'a str) -> (&
     }
 }
 
-/// Waits until it is there, and knows of the place.
+/// Waits until the proxy is ready and routes to the place.
 pub fn wait(
     spec: &KubernetesSpec,
     ground: &Ground,
@@ -203,7 +203,7 @@ fn look_at_gateway(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<
     }
 }
 
-/// Whether a condition holds; else why it does not.
+/// Checks that a condition holds; the error is the reason that it does not.
 fn condition(all: &Value, kind: &str) -> Result<(), String> {
     let found = all.as_array().into_iter().flatten().find(|one| one["type"] == kind);
     match found {
@@ -213,7 +213,7 @@ fn condition(all: &Value, kind: &str) -> Result<(), String> {
     }
 }
 
-/// Reads an address, or looks up a name that the cluster or this machine knows.
+/// Parses an address, or resolves a name in the cluster or on this machine.
 fn address(ground: &Ground, told: &str, port: u16) -> Result<Result<SocketAddr, String>, Failure> {
     if let Ok(ip) = told.parse() {
         return Ok(Ok(SocketAddr::new(ip, port)));
@@ -225,7 +225,7 @@ fn address(ground: &Ground, told: &str, port: u16) -> Result<Result<SocketAddr, 
     Ok(found.ok_or_else(|| format!("its address {told:?} is not known here")))
 }
 
-/// The pods of the Service that is entered there; none where that may not be looked for.
+/// Returns the pods of the Service at `entry`; none if tare may not list them.
 fn pods_behind(ground: &Ground, entry: SocketAddr) -> Result<Vec<FrontPod>, KubeError> {
     let services = match ground.cluster.list(Kind::Service, "", "") {
         Err(KubeError::Forbidden { .. }) => return Ok(Vec::new()),
@@ -256,7 +256,7 @@ fn is_entered(service: &Value, entry: SocketAddr) -> bool {
     all.any(|one| *one == ip.as_str()) && ports.any(|one| one["port"] == entry.port())
 }
 
-/// One that runs.
+/// Reads a pod; `None` unless it runs.
 fn front_pod(pod: &Value) -> Option<FrontPod> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     (pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null())
@@ -271,7 +271,7 @@ fn front_pod(pod: &Value) -> Option<FrontPod> {
     })
 }
 
-/// What its pods counted of what they sent to a Service.
+/// Counts of what the proxy's pods sent to a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     pub requests: u64,
@@ -280,7 +280,7 @@ pub struct Passed {
 }
 
 impl Front {
-    /// Where all of its pods tell.
+    /// Sums the counts of all its pods; `None` if any reports none.
     pub fn passed(&self, service: &str) -> Option<Passed> {
         let mut sum = Passed::default();
         for pod in &self.pods {
@@ -296,7 +296,7 @@ impl Front {
     }
 }
 
-/// Reads one Service's counts out of Envoy's statistics; `None` where they are left out.
+/// Reads one Service's counts from Envoy's statistics; `None` if they are absent.
 fn read(page: &str, service: &str) -> Option<Passed> {
     let (one, other) = (format!("||{service}\""), format!("||{service};\""));
     let of = |name: &str| -> Option<u64> {

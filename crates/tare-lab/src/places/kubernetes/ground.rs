@@ -1,4 +1,4 @@
-//! Clusters that a lab uses: one connection each, and a namespace.
+//! The clusters that a lab uses, each with one connection and a namespace.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ use crate::journal::ours::OURS;
 use crate::journal::resources::ClusterObject;
 use tare_model::Failure;
 
-/// Which of a run's places an object belongs to.
+/// Label for the place that an object belongs to.
 pub const PLACE: &str = "tare/place";
 
-/// Whose clients it is among: the place of their server.
+/// Label of a client's pod, for the place of its server.
 pub const CLIENTS_OF: &str = "tare/clients-of";
 
-/// Which of a run's places it leads to.
+/// Label of an Ingress or Gateway, for the place it leads to.
 pub const FRONT_OF: &str = "tare/front-of";
 
 pub fn ours_selector() -> String {
@@ -32,15 +32,15 @@ pub fn ours_selector() -> String {
 /// All clusters of a lab.
 #[derive(Debug)]
 pub struct Clusters {
-    /// No other run's objects bear the same name.
+    /// Name of tare's own namespaces; unique to this run.
     name: String,
     grounds: Mutex<Vec<Arc<Ground>>>,
-    /// On which node the pods of each place are.
+    /// The node of each place's pod, by the place's tag.
     nodes: Mutex<HashMap<String, String>>,
     pub(super) node_agents: NodeAgents,
 }
 
-/// The agents that read control groups on nodes, one each, shared by the places of a lab.
+/// Agents that read control groups, one per node, shared by the places of a lab.
 #[derive(Debug, Default)]
 pub struct NodeAgents {
     /// The key is the cluster's address and the node's name.
@@ -53,7 +53,7 @@ pub struct NodeAgents {
 pub struct Ground {
     pub cluster: Cluster,
     pub namespace: String,
-    /// The user named it; tare's own is removed with all that is in it.
+    /// The user named it. tare's own is removed with everything in it.
     is_given: bool,
     wanted: Option<String>,
 }
@@ -73,7 +73,7 @@ impl Clusters {
         nodes.insert(tag.to_owned(), node.to_owned());
     }
 
-    /// A new pod of that place may come to any node.
+    /// Forgets a place's node: its new pod may run on any.
     pub(super) fn is_asked_for(&self, tag: &str) {
         self.nodes.lock().unwrap_or_else(|e| e.into_inner()).remove(tag);
     }
@@ -82,7 +82,7 @@ impl Clusters {
         self.nodes.lock().unwrap_or_else(|e| e.into_inner()).get(tag).cloned()
     }
 
-    /// Where a place is made; its namespace is made when it is first needed.
+    /// Returns the namespace for a place, created when first needed.
     pub fn ground(&self, spec: &KubernetesSpec, journal: &Journal) -> Result<Arc<Ground>, Failure> {
         let mut grounds = self.grounds.lock().unwrap_or_else(|e| e.into_inner());
         let is_it = |ground: &&Arc<Ground>| {
@@ -131,7 +131,7 @@ impl Ground {
         object: Value,
         journal: &Journal,
     ) -> Result<Value, Failure> {
-        // What is in a namespace of tare's own goes with that.
+        // Objects in tare's own namespace are removed with it.
         if self.is_given {
             journal.record_before_create(ClusterObject::new(
                 &self.cluster,
@@ -149,7 +149,7 @@ impl Ground {
     }
 }
 
-/// The cluster does not know the kind.
+/// Whether the cluster does not know the object's kind.
 pub fn is_unknown(error: &KubeError) -> bool {
     error.to_string().contains("404 page not found")
 }
@@ -168,8 +168,8 @@ pub fn connect(context: Option<&str>) -> Result<Cluster, Failure> {
     Cluster::connect(&Which::of_context(context)).map_err(kube)
 }
 
-/// The address of the Service that a name stands for inside of the cluster:
-/// `name.namespace.svc`, with or without the cluster's domain.
+/// Resolves a Service's name in the cluster: `name.namespace.svc`, with or without the cluster's
+/// domain.
 pub fn service_address(context: Option<&str>, host: &str) -> Result<Option<IpAddr>, Failure> {
     let labels: Vec<&str> = host.split('.').collect();
     let [name, namespace, "svc", ..] = labels[..] else { return Ok(None) };
@@ -178,7 +178,7 @@ pub fn service_address(context: Option<&str>, host: &str) -> Result<Option<IpAdd
     Ok(ip.and_then(|ip| ip.parse().ok()))
 }
 
-/// A cluster may say anything.
+/// A cluster's errors may be of any length.
 const ERROR_CHARS_MAX: usize = 800;
 
 pub fn kube(error: KubeError) -> Failure {
@@ -189,7 +189,7 @@ pub fn kube(error: KubeError) -> Failure {
     }
 }
 
-/// Others' pods would be in what is measured, and are nobody's of ours to touch.
+/// Refuses a namespace with other pods: they would distort results, and are not tare's to remove.
 fn refuse_others(cluster: &Cluster, namespace: &str, allowed: bool) -> Result<(), Failure> {
     if allowed {
         return Ok(());

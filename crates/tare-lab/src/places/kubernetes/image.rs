@@ -1,5 +1,5 @@
-//! The agent as an image: an archive of the OCI's kind with one layer, for clusters that forbid
-//! copying programs into containers.
+//! The agent as an OCI image archive with one layer, for clusters that forbid copying programs into
+//! containers.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,10 +11,9 @@ use tare_io::files::Outlet;
 use crate::places::agent_file;
 use tare_model::Failure;
 
-/// Where it is in the image.
 pub const AGENT_IN_IMAGE: &str = "/tare-agent";
 
-/// Writes the archive; `name` is what whoever loads it calls the image.
+/// Writes the archive; `name` is the image's name once it is loaded.
 pub fn write(to: &Path, name: &str) -> Result<(), Failure> {
     let agent = agent_file::find()?;
     let program = std::fs::read(&agent).map_err(|e| Failure::file("read", &agent, e))?;
@@ -72,8 +71,8 @@ fn sha256(bytes: &[u8]) -> String {
 
 const BLOCK: usize = 512;
 
-/// A file in a tar archive of the old Unix standard's kind; it belongs to root and has no time, so
-/// that the same agent makes the same image.
+/// Writes a file in ustar format. It belongs to root and has no time, so that the same agent always
+/// makes the same image.
 fn entry(out: &mut impl Write, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let mut header = [0u8; BLOCK];
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);

@@ -1,4 +1,4 @@
-//! What a pod uses, read on its node: the only side from which a sandbox's own cost is seen.
+//! Meters a pod from its node: only there is a sandbox's own cost visible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use tare_model::places::KubernetesSpec;
 
 const STARTS_WITHIN: DurationNs = DurationNs::from_secs(60);
 
-/// What a meter is started with.
+/// Context for starting a meter.
 pub struct Wanted<'a> {
     pub who: &'a str,
     pub tag: &'a str,
@@ -38,7 +38,7 @@ pub struct Wanted<'a> {
 pub struct NodeMeter {
     agent: Arc<Agent>,
     node: String,
-    /// The pod that is metered; where it is one container of it, that.
+    /// The metered pod, or one of its containers.
     target: Target,
 }
 
@@ -74,7 +74,7 @@ impl NodeMeter {
         }
     }
 
-    /// Who reads: in a pod on that node.
+    /// The agent that reads it, in a pod on that node.
     pub fn site(&self) -> Site {
         Site::There(self.agent.clone())
     }
@@ -88,14 +88,14 @@ impl NodeMeter {
     }
 }
 
-/// No mesh is to put anything into it, wherever its namespace is.
+/// Keeps meshes from injecting a sidecar, whatever the namespace is set to.
 fn meter_parts() -> PodParts {
     let labels = vec![("sidecar.istio.io/inject".to_owned(), "false".to_owned())];
     PodParts { labels, ..PodParts::default() }
 }
 
 fn start(wanted: &Wanted<'_>, ground: &Ground, node: &str) -> Result<Agent, Failure> {
-    // A place may come to another node, or an agent be lost.
+    // Numbered, since a place may move to another node and an agent may be lost.
     let number = wanted.clusters.node_agents.started.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}-meter-{number}", wanted.tag);
     let spec = KubernetesSpec { tolerations: Vec::new(), ..KubernetesSpec::default() };
@@ -113,7 +113,7 @@ fn start(wanted: &Wanted<'_>, ground: &Ground, node: &str) -> Result<Agent, Fail
     };
     let mut object = pod::pod(&order)?;
     object["metadata"]["labels"][OURS.0] = json!(OURS.1);
-    // Wherever the pods are, it may be.
+    // Tolerate all taints, so that it can run beside any pod.
     object["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
     let push = |list: &mut Value, value: Value| {
         if let Some(list) = list.as_array_mut() {

@@ -1,5 +1,4 @@
-//! The way from clients to a pod: the Service that makes it, where it is entered, and what shows
-//! that it was taken.
+//! The path from clients to a pod: its Service, its entry, and the proof that requests took it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,21 +18,20 @@ use crate::layers::{ClientAddresses, LayerProof};
 use crate::network::intercept::SIDECAR;
 use tare_model::Failure;
 
-/// How clients enter, once the pod stands.
+/// How clients reach a pod that runs.
 #[derive(Clone, Debug)]
 pub struct Path {
     pub entry: SocketAddr,
-    /// What they ask for.
+    /// The host that clients request.
     pub host: String,
     pub via: Via,
     policy: Policy,
     /// In words: `NodePort 31000 of node2`.
     words: String,
-    /// The proxy of the cluster's that stands before the Service.
+    /// The cluster's proxy in front of the Service.
     pub front: Option<Front>,
 }
 
-/// Where a pod is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     pub node: String,
@@ -44,7 +42,7 @@ pub struct Spot {
 /// The port of tare's own Services.
 pub const SERVICE_PORT: u16 = 80;
 
-/// Makes the Service of a place, once; what is behind it may come and go.
+/// Creates the Service of a place, once; the pods behind it may change.
 pub fn make_service(
     spec: &KubernetesSpec,
     ground: &Ground,
@@ -57,7 +55,7 @@ pub fn make_service(
     }
     let mut body = json!({
         "selector": {PLACE: tag},
-        // A mesh goes by the name.
+        // A mesh infers the protocol from the name.
         "ports": [{"name": "http", "port": SERVICE_PORT, "targetPort": port, "protocol": "TCP"}],
         "type": if spec.via == Via::NodePort { "NodePort" } else { "ClusterIP" },
     });
@@ -69,7 +67,7 @@ pub fn make_service(
     ground.make(Kind::Service, tag, service, journal).map(Some)
 }
 
-/// How clients enter; `None` where they go straight to the pod.
+/// Returns how clients enter; `None` if directly, or by an Ingress or Gateway (see `front`).
 pub fn path(
     spec: &KubernetesSpec,
     ground: &Ground,
@@ -81,7 +79,7 @@ pub fn path(
     let service = service.unwrap_or(&Value::Null);
     let own_node = || spot.node_ip.ok_or_else(|| no("its node has no address"));
     let (entry, words) = match spec.via {
-        // What stands before its Service is waited for.
+        // Ingresses and Gateways are waited for elsewhere (`front::wait`).
         Via::PodIp | Via::Ingress | Via::Gateway => return Ok(None),
         Via::ClusterIp => {
             let ip = service["spec"]["clusterIP"].as_str().and_then(|ip| ip.parse().ok());
@@ -117,7 +115,7 @@ impl Path {
     }
 }
 
-/// A ready node that the pod is not on.
+/// Finds a ready node that the pod is not on.
 fn other_node(ground: &Ground, own: &str) -> Result<(String, IpAddr), Failure> {
     let nodes = ground.cluster.list(Kind::Node, "", "").map_err(kube)?;
     let fitting = nodes.iter().filter(|node| not_ready(node).is_none());
@@ -137,17 +135,17 @@ pub fn address(node: &Value) -> Option<IpAddr> {
     internal["address"].as_str()?.parse().ok()
 }
 
-/// Between a launch's begin and its end.
+/// Proves which path the requests of a launch took.
 #[derive(Debug)]
 pub struct PathProof {
     pub path: Path,
     pub spot: Spot,
     pub client: ClientAddresses,
-    /// Its Service, as proxies name it.
+    /// Its Service's name in proxies' statistics.
     pub service: String,
-    /// A sidecar stands between.
+    /// Whether a sidecar forwards requests to the server.
     pub has_sidecar: bool,
-    /// What the proxy before it had passed on, before load.
+    /// Counts of the cluster's proxy before the load.
     pub before: Option<Passed>,
 }
 
@@ -167,7 +165,7 @@ impl PathProof {
         self.path.front.as_ref()?.passed(&self.service)
     }
 
-    /// What is wrong with how a proxy of the cluster's passed requests on, and what was seen of it.
+    /// Checks how the cluster's proxy forwarded requests. Returns complaints and observations.
     fn judge_front(
         &self,
         front: &Front,
@@ -253,7 +251,7 @@ impl PathProof {
             wrong.extend(bad);
             more = seen;
         }
-        // In its node's network a pod has its node's address.
+        // With the node's network, the pod's address is the node's.
         if Some(path.entry.ip()) == spot.pod_ip && spot.pod_ip != spot.node_ip {
             wrong.push("its entry is the pod itself".into());
         }

@@ -1,4 +1,4 @@
-//! What a place asks a cluster for: a pod that waits for the agent, or brings it.
+//! Builds the pod of a place, which waits for the agent or contains it.
 
 use serde_json::{Value, json};
 use tare_model::places::{KubernetesSpec, Via};
@@ -9,45 +9,45 @@ use crate::journal::ours::OURS;
 use crate::layers::PodParts;
 use tare_model::Failure;
 
-/// The pod can write there, also where its root is read-only, whoever it runs as.
+/// Writable for any user of the pod, even if its root is read-only.
 pub const FOLDER: &str = "/tare";
 pub const AGENT: &str = "/tare/tare-agent";
-/// Has a shell, and little else.
+/// Default image: little more than a shell.
 const SMALLEST_IMAGE: &str = "busybox:1";
 const VOLUME: &str = "tare";
-/// Longer than any run; a pod ends by itself long before that once nobody speaks with it.
+/// Longer than any run; a pod without a connected tare ends itself long before that.
 const DEADLINE_SECONDS: u64 = 24 * 3600;
 
-/// Waits some minutes for the agent, as other places of the run may take long to start; then that
-/// keeps the pod as long as somebody speaks with it.
+/// Waits some minutes for the agent, as other places of the run may start slowly; `hold` then keeps
+/// the pod while a tare is connected.
 const WAIT: &str = "n=0; until [ -x /tare/tare-agent ]; do n=$((n+1)); [ $n -le 3000 ] || exit 1; \
                     sleep 0.1 || sleep 1; done; exec /tare/tare-agent hold";
 
-/// What a pod is made for.
+/// The settings of a pod to create.
 #[derive(Debug)]
 pub struct PodOrder<'a> {
     pub spec: &'a KubernetesSpec,
     pub name: &'a str,
     pub namespace: &'a str,
-    /// The place's own.
+    /// The place's tag.
     pub tag: &'a str,
-    /// The manifest's text, read.
+    /// The user's manifest, parsed.
     pub manifest: Option<&'a Value>,
-    /// Where its server listens, where that is settled before it starts.
+    /// The server's port, if it is fixed before the server starts.
     pub port: Option<u16>,
-    /// On this node, and on no other; or on any but that.
+    /// Required node, or a node to avoid.
     pub node: Option<&'a str>,
     pub not_node: Option<&'a str>,
-    /// Where it is a client's, its server's place: the other clients of that are kept apart from it.
+    /// Tag of the server's place, if this is a client's pod; its clients are spread over nodes.
     pub clients_of: Option<&'a str>,
-    /// What its variant's layers want of it.
+    /// Additions by its variant's layers.
     pub parts: PodParts,
 }
 
 pub fn pod(order: &PodOrder<'_>) -> Result<Value, Failure> {
     let PodOrder { spec, name, namespace, tag, .. } = order;
     let mut pod = order.manifest.cloned().unwrap_or_else(|| json!({}));
-    // A template's own kind does not matter: a Deployment's pods are in it.
+    // Any kind with a pod template will do, such as a Deployment.
     if let Some(template) = pod.pointer_mut("/spec/template").map(Value::take) {
         pod = template;
     }
@@ -88,7 +88,7 @@ pub fn pod(order: &PodOrder<'_>) -> Result<Value, Failure> {
     }
     place_on_nodes(order, body)?;
     if order.clients_of.is_some() && body["topologySpreadConstraints"].is_null() {
-        // On different nodes, as far as there are such.
+        // Spread them over nodes if possible.
         body["topologySpreadConstraints"] = json!([{
             "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
             "whenUnsatisfiable": "ScheduleAnyway",
@@ -131,7 +131,7 @@ fn place_on_nodes(order: &PodOrder<'_>, body: &mut Value) -> Result<(), Failure>
     Ok(())
 }
 
-/// The container that the server is in.
+/// Returns the name of the container that the server runs in.
 pub fn container_name(spec: &KubernetesSpec, manifest: Option<&Value>) -> String {
     let first = || {
         let manifest = manifest?;
@@ -157,7 +157,7 @@ fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), Failure> {
             &mut containers[0]
         }
     };
-    // What it would run is started, and asked whether it is ready, by the agent.
+    // The agent starts the server and checks whether it is ready, so the container must not.
     for key in ["args", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
         if let Some(container) = container.as_object_mut() {
             container.remove(key);
@@ -167,7 +167,7 @@ fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), Failure> {
         Some(_) => json!([AGENT, "hold"]),
         None => json!(["/bin/sh", "-c", WAIT]),
     };
-    // What the kubelet tells is what its node is called.
+    // The kubelet sets this to the node's name.
     list(container, "env")?.push(
         json!({"name": "TARE_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}),
     );
@@ -186,7 +186,7 @@ fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `key`, `key=value`, `key:Effect` or `key=value:Effect`, as kubectl taints.
+/// Parses `key`, `key=value`, `key:Effect` or `key=value:Effect`, as in `kubectl taint`.
 fn toleration(text: &str) -> Result<Value, Failure> {
     let (what, effect) = match text.split_once(':') {
         Some((what, effect)) => (what, Some(effect)),
@@ -210,7 +210,7 @@ fn toleration(text: &str) -> Result<Value, Failure> {
     Ok(made)
 }
 
-/// An object within another, made where there is none.
+/// Returns the object at `key`, created if there is none.
 fn object<'a>(of: &'a mut Value, key: &str) -> Result<&'a mut Value, Failure> {
     let Some(inner) = of.as_object_mut().map(|of| of.entry(key).or_insert_with(|| json!({})))
     else {
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(apart["metadata"]["labels"][CLIENTS_OF], "tare-1");
         let spread = &apart["spec"]["topologySpreadConstraints"][0];
         assert_eq!(spread["labelSelector"]["matchLabels"], json!({CLIENTS_OF: "tare-1"}));
-        // Who says where its pods go has said it.
+        // A manifest's own constraints are kept.
         let own = json!({"spec": {"containers": [{"name": "a"}], "topologySpreadConstraints": []}});
         let own = pod(&PodOrder { manifest: Some(&own), ..order }).unwrap();
         assert_eq!(own["spec"]["topologySpreadConstraints"], json!([]));

@@ -1,4 +1,4 @@
-//! Getting into a pod: waiting until it runs, the agent copied in, a program run.
+//! Gets into a pod: waits until it runs, copies the agent in, and runs a program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::machine::commands::{self, must};
 use crate::places::agent_file;
 use tare_model::Failure;
 
-/// An agent greets within this once its pod runs.
+/// Timeout for an agent's greeting once its pod runs.
 pub const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const COPY_WITHIN: DurationNs = DurationNs::from_secs(60);
 pub const LOOK: Duration = Duration::from_millis(150);
 
-/// Into a container that waits for it.
+/// Copies the agent into a container that waits for it.
 pub fn copy_agent(ground: &Ground, pod: &str, container: &str) -> Result<(), Failure> {
     let agent = agent_file::find()?;
     let bytes = std::fs::metadata(&agent).map_err(|e| Failure::file("read", &agent, e))?.len();
-    // Written whole before it bears its name: the pod waits for that.
+    // Renamed only when complete, as the pod waits for that name.
     let there = format!(
         "umask 077; head -c {bytes} >{AGENT}.part && chmod 700 {AGENT}.part && mv {AGENT}.part {AGENT}"
     );
@@ -38,7 +38,7 @@ pub fn copy_agent(ground: &Ground, pod: &str, container: &str) -> Result<(), Fai
     must(&argv, COPY_WITHIN, "copy the agent into a pod").map(drop)
 }
 
-/// The command line of the process that carries a program's streams.
+/// Returns the command line that runs a program in a pod and forwards its streams.
 pub fn exec(
     ground: &Ground,
     pod: &str,
@@ -58,7 +58,7 @@ pub fn exec(
     Ok(all)
 }
 
-/// Waits until a pod runs, or will not.
+/// Waits until a pod runs; fails as soon as it cannot.
 pub fn wait(
     ground: &Ground,
     name: &str,

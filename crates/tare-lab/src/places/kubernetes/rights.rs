@@ -1,10 +1,9 @@
-//! What tare asks of a cluster, as rules of access have it; docs/kubernetes-rights.yaml grants
-//! exactly this.
+//! The RBAC rights that tare needs in a cluster; docs/kubernetes-rights.yaml grants exactly these.
 
 use serde_json::json;
 use tare_kube::{Cluster, Kind, KubeError};
 
-/// A right, and what is not possible without it.
+/// A right, and what it is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     pub verb: &'static str,
@@ -60,7 +59,7 @@ impl Right {
         }
     }
 
-    /// Whether who asks has it, in a namespace or (where that is empty) in all.
+    /// Whether the current user has it in a namespace, or in all of them if that is empty.
     pub fn is_granted(&self, cluster: &Cluster, namespace: &str) -> Result<bool, KubeError> {
         let attributes = json!({
             "verb": self.verb, "group": self.group, "resource": self.resource,

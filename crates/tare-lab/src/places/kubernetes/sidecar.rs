@@ -1,4 +1,4 @@
-//! What a mesh puts into a pod, found by what the cluster says of it.
+//! A mesh's sidecar, found in a pod's status.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::ground::PLACE;
 use super::node_meter::NodeMeter;
 use crate::journal::ours::OURS;
 
-/// As Istio calls it.
+/// Istio's name of the container.
 const NAME: &str = "istio-proxy";
-/// Whether a pod asks for one.
+/// Label with which a pod requests or refuses one.
 pub const LABEL: &str = "sidecar.istio.io/inject";
 
 #[derive(Debug)]
@@ -19,18 +19,18 @@ pub struct Sidecar {
     pub image: String,
 }
 
-/// Its container's identity and image, where it runs: among those that start first and stay, or
-/// among the others.
+/// Returns the id and image of a running sidecar, whether it is an init container (a native
+/// sidecar) or an ordinary one.
 pub fn container(pod: &Value) -> Option<(String, String)> {
     let lists = ["initContainerStatuses", "containerStatuses"];
     let mut all = lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten();
     let found = all.find(|one| one["name"] == NAME && one["state"]["running"].is_object())?;
-    // runtime://identity
+    // The format is runtime://id.
     let id = found["containerID"].as_str()?.split_once("://")?.1;
     Some((id.to_owned(), found["image"].as_str().unwrap_or_default().to_owned()))
 }
 
-/// An object that stands beside a place's server.
+/// Builds an object that belongs to a place's server.
 pub fn object(tag: &str, body: Value) -> Value {
     json!({"metadata": {"name": tag, "labels": {OURS.0: OURS.1, PLACE: tag}}, "spec": body})
 }

@@ -1,4 +1,4 @@
-//! What a cluster allows, for `tare doctor --context`; and what tares left in it, for `tare clean
+//! Describes a cluster for `tare doctor --context`, and removes leftovers from it for `tare clean
 //! --context`.
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::rights::RIGHTS;
 use crate::journal::ours::OURS;
 use tare_model::Failure;
 
-/// A line each: what it is about, and what was found.
+/// Returns lines, each with its subject.
 pub fn survey(context: &str) -> Result<Vec<(&'static str, String)>, Failure> {
     let cluster = connect(Some(context))?;
     let version = cluster.version().map_err(kube)?;
@@ -89,7 +89,7 @@ fn classes(cluster: &Cluster) -> String {
     }
 }
 
-/// What carries pods' packets, by the names of what runs in the cluster for it.
+/// Names the network plugin, judging by the names of the cluster's pods.
 fn network(cluster: &Cluster) -> String {
     const KNOWN: [&str; 9] = [
         "calico",
@@ -124,20 +124,20 @@ fn network(cluster: &Cluster) -> String {
     )
 }
 
-/// What came of cleaning a cluster.
+/// Result of cleaning a cluster.
 #[derive(Debug, Default)]
 pub struct Swept {
     pub removed: Vec<String>,
-    /// Namespaces whose pods run: somebody speaks with them.
+    /// Namespaces and objects that a running tare may still use.
     pub in_use: Vec<String>,
 }
 
-/// Removes what runs left there that have ended: their pods have ended by themselves by then.
+/// Removes leftovers of runs that have ended: their pods end by themselves soon after.
 pub fn sweep(context: &str) -> Result<Swept, Failure> {
     let cluster = connect(Some(context))?;
     let mut swept = Swept::default();
     let ours = ours_selector();
-    // Pods last: what they belong to was there before.
+    // List pods last, so that no listed namespace lacks a pod created in between.
     let namespaces = cluster.list(Kind::Namespace, "", &ours).map_err(kube)?;
     let pods = cluster.list(Kind::Pod, "", &ours).map_err(kube)?;
     let runs = |pod: &&Value| ["Running", "Pending"].contains(&text(&pod["status"]["phase"]));
@@ -154,7 +154,7 @@ pub fn sweep(context: &str) -> Result<Swept, Failure> {
         }
         own.push(name);
     }
-    // In namespaces of the user's.
+    // Leftover pods in the user's namespaces.
     let is_elsewhere = |o: &&Value| !own.iter().any(|n| n == text(&o["metadata"]["namespace"]));
     for pod in pods.iter().filter(is_elsewhere).filter(|pod| !runs(pod)) {
         if remove(&cluster, Kind::Pod, pod)? {
@@ -182,7 +182,7 @@ pub fn sweep(context: &str) -> Result<Swept, Failure> {
     Ok(swept)
 }
 
-/// What tare makes beside pods in a namespace of the user's.
+/// Kinds of objects that tare creates beside pods in a user's namespace.
 const BESIDE_PODS: [Kind; 6] = [
     Kind::Service,
     Kind::Ingress,
@@ -192,7 +192,7 @@ const BESIDE_PODS: [Kind; 6] = [
     Kind::DestinationRule,
 ];
 
-/// A run that has just begun has no pods yet.
+/// Whether it may belong to a run that has just begun and has no pods yet.
 fn is_new(object: &Value) -> bool {
     let now = tare_io::time::wall_unix_ms() / 1000;
     let age = age_s(text(&object["metadata"]["creationTimestamp"]), now);
@@ -206,7 +206,7 @@ fn path(object: &Value) -> String {
     format!("{}/{}", name("namespace"), name("name"))
 }
 
-/// This very object, and only if it bears our label and name.
+/// Deletes exactly this object, and only if it has tare's label and name.
 fn remove(cluster: &Cluster, kind: Kind, object: &Value) -> Result<bool, Failure> {
     let metadata = &object["metadata"];
     let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));

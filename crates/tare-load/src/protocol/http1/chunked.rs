@@ -28,7 +28,7 @@ enum State {
     Done,
 }
 
-/// One chunk holds less than this; more is a mistake or an attack on the counter.
+/// Limit of one chunk; more is a mistake or an attempt to overflow the counter.
 const CHUNK_LIMIT_BYTES: u64 = 1 << 50;
 const OVERHEAD_LIMIT_BYTES: usize = 64 * 1024;
 

@@ -1,5 +1,4 @@
-//! HTTP/1.1 as a codec: requests are sent as they are, and replies come in the order of their
-//! requests.
+//! HTTP/1.1 as a codec: requests are sent unchanged, and replies arrive in the order of requests.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::source::Asked;
 pub struct Http1 {
     requests: Http1Requests,
     parsers: Vec<ReplyParser>,
-    /// Shared by all connections: they get the same heads.
+    /// Shared by all connections, which receive the same heads.
     memo: HeadMemo,
     /// Requests that a connection carries at once.
     pipelined: u32,

@@ -1,20 +1,20 @@
-//! Requests as bytes of HTTP/1.1.
+//! Encodes requests as HTTP/1.1.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::request::{RequestError, RequestParts, Requests};
 
-/// All requests of a load, one behind another: written once, sent from by every connection.
+/// All requests of a load in one buffer, written once and used by every connection.
 #[derive(Clone, Debug)]
 pub struct Http1Requests {
     pub bytes: Arc<[u8]>,
     places: Arc<[Place]>,
-    /// Requests in the same bytes.
+    /// Requests per entry of the list.
     pub together: u32,
 }
 
-/// Where a request ends, and the next begins.
+/// The end of a request, where the next begins.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     end: usize,
@@ -54,7 +54,7 @@ impl Http1Requests {
         Ok(Self { bytes: bytes.into(), places: places.into(), together: 1 })
     }
 
-    /// Where the request at this place in the list is, and whether its method is HEAD.
+    /// Returns where request number `at` is in `bytes`, and whether its method is HEAD.
     #[inline]
     pub fn at(&self, at: u32) -> (Range<usize>, bool) {
         let at = at as usize;
@@ -64,7 +64,7 @@ impl Http1Requests {
     }
 }
 
-/// From the version to the end of the head: the same for every path.
+/// Writes the head from the version to its end, which is the same for every path.
 fn behind_the_path(parts: &RequestParts) -> Vec<u8> {
     let mut head = " HTTP/1.1\r\n".to_owned();
     if !parts.has_header("host") {

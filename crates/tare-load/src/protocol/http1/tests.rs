@@ -27,7 +27,7 @@ fn replies(bytes: &[u8], piece: usize, to_head: bool) -> (Vec<Reply>, Option<Rep
     }
 }
 
-/// The same for pieces of every size: where a reply is cut must not matter.
+/// Checks [`replies`] with pieces of every size: where a reply is cut must not matter.
 #[track_caller]
 fn check(text: &str, expected: &[Reply], defect: Option<ReplyDefect>) {
     for piece in 1..=text.len() {
@@ -199,7 +199,7 @@ fn captures_hold_headers_and_decoded_body() {
     let headers: Vec<_> = capture.headers().collect();
     assert_eq!(headers, [(&b"Transfer-Encoding"[..], &b"chunked"[..]), (b"A", b"b")]);
     assert_eq!((capture.head_bytes(), capture.body()), (head.len(), &b"abcde"[..]));
-    // All connections share the budget, and give back what they no longer hold.
+    // All connections share the budget, and return what they no longer hold.
     let mut other = ReplyParser::capturing(&Wanted::Bodies(budget.clone()));
     let mut input = &b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"[..];
     let over = Err(ReplyDefect::BodiesTooLong { limit_bytes: 5 });

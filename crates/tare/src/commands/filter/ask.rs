@@ -1,4 +1,4 @@
-//! `tare filter ask`: what a filter answers to URLs.
+//! `tare filter ask`: a filter's answers to URLs.
 
 use clap::Args;
 use tare_lab::filters::caller::Caller;

@@ -1,5 +1,5 @@
-//! `tare filter bench`: nanoseconds a call, by tare's method: fresh processes in each round, short
-//! slices in random order, intervals over rounds.
+//! `tare filter bench`: nanoseconds per call. Each round starts fresh processes and calls them in
+//! short slices, in random order; intervals are over rounds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,10 +66,10 @@ const SLICE: DurationNs = DurationNs::from_us(500);
 const ROUNDS_MIN: usize = 10;
 const ROUNDS_MAX: usize = 1000;
 const LEVEL: f64 = 0.95;
-/// The share of misses that looking again and again leaves (docs/method.md).
+/// Share of the allowed error rate left after paying for repeated looks (docs/method.md).
 const PRICE_OF_LOOKING: f64 = 0.8;
 
-/// `tare.filter/1`.
+/// JSON report, schema `tare.filter/1`.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -85,15 +85,15 @@ struct Row {
     filter: String,
     accept_ns: Option<Estimate>,
     refuse_ns: Option<Estimate>,
-    /// Why its numbers mean nothing.
+    /// Why the numbers are void.
     wrong: Option<String>,
 }
 
-/// One filter over all rounds.
+/// Results of one filter over all rounds.
 struct Measured {
     name: String,
     spec: FilterSpec,
-    /// A round's values: accepted and refused URLs.
+    /// Nanoseconds per call in each round, for accepted and for refused URLs.
     rounds: [Vec<f64>; 2],
     wrong: Option<String>,
 }
@@ -155,7 +155,7 @@ fn filters(args: &Bench) -> Result<Vec<Measured>, Failure> {
     measured.collect()
 }
 
-/// One to accept and one to refuse, of the same length.
+/// Returns a URL to accept and one to refuse, of equal length.
 fn urls(args: &Bench) -> Result<[String; 2], Failure> {
     let spec = FilterSpec::plain(FilterKind::Library, &args.prefix);
     let length = args.url_length.map_or(args.prefix.len(), |length| length as usize);
@@ -208,7 +208,7 @@ fn round(
     Ok(())
 }
 
-/// Every URL must get its answer, and be counted.
+/// Returns what was wrong: every URL must get the expected answer and be counted.
 fn wrong(
     called: &Called,
     before: &Called,

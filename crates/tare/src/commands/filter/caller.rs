@@ -1,5 +1,5 @@
-//! `tare filter caller`: the process that a filter library is loaded into. It is told on its
-//! standard input what to call ([`Calls`]), and answers with what that took ([`Called`]).
+//! `tare filter caller`: the process that loads a filter library. It reads what to call ([`Calls`])
+//! from standard input and answers with the results ([`Called`]).
 
 use std::ffi::CString;
 use std::io::{BufRead, Write};
@@ -33,9 +33,9 @@ pub fn run(args: &Caller) -> Result<(), Failure> {
         pin_to(cpus)?;
     }
     let environment = |error| Failure::environment(format!("standard output: {error}"));
-    // Nobody waits for a caller whose tare is gone.
+    // End together with the tare that started this process.
     end_with_parent().map_err(environment)?;
-    // What the library prints must not be taken for an answer, nor fill a pipe that nobody reads.
+    // The library's output must not be mistaken for an answer, or fill a pipe that nobody reads.
     let mut out = keep_stdout().map_err(environment)?;
     let mut say = |text: &str| out.write_all(format!("{text}\n").as_bytes()).map_err(environment);
     let prefix = c_string(&args.prefix)?;

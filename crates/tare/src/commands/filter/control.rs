@@ -1,5 +1,5 @@
-//! `tare filter control`: makes the memory that filters share, shows their counters, changes their
-//! prefix while they run, and removes it at the end.
+//! `tare filter control`: creates the shared memory of filters, shows their counters, changes their
+//! prefix while they run, and removes the memory at the end.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Control {
 }
 
 const EVERY: DurationNs = DurationNs::from_secs(1);
-/// Signals are looked at this often.
+/// How often signals are checked.
 const CHECK: Duration = Duration::from_millis(20);
 
 pub fn run(args: &Control) -> Result<(), Failure> {
@@ -92,7 +92,7 @@ fn watch(mut memory: SharedMemory, args: &Control, stop: &AtomicBool) -> Result<
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            // Nobody types; it goes on until it is told to end.
+            // Standard input has ended; continue until a signal.
             Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(CHECK),
         }
         if monotonic_now() >= next {
@@ -112,7 +112,7 @@ fn watch(mut memory: SharedMemory, args: &Control, stop: &AtomicBool) -> Result<
     say(&format!("ended: accepted {}, refused {}", totals.accepted, totals.refused))
 }
 
-/// Lines from standard input, on a thread of its own: reading one cannot be given up.
+/// Reads standard input on a separate thread, as a blocked read cannot be cancelled.
 fn typed_lines() -> Receiver<String> {
     let (sender, lines) = channel();
     let read = move || {
@@ -122,7 +122,7 @@ fn typed_lines() -> Receiver<String> {
             }
         }
     };
-    // Without the thread nothing can be typed, and all else works.
+    // If the thread cannot be started, only typing has no effect.
     let _ = std::thread::Builder::new().name("typed".into()).spawn(read);
     lines
 }

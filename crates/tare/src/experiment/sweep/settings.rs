@@ -1,5 +1,5 @@
-//! What can be swept of servers: a setting of their kind, or a parameter that stands as `{name}` in
-//! a command, in its environment, in a URL or in a header.
+//! Sweeps of servers: a setting of their kind, or a parameter written as `{name}` in a command, its
+//! environment, a URL or a header.
 
 use serde_json::Value as Json;
 use tare_model::layers::take_tls;
@@ -10,7 +10,7 @@ use tare_model::variant::Variant;
 use super::{KEYS, Value};
 use crate::experiment::Source;
 
-/// These are the launch's own.
+/// Parameters that tare fills in for each launch.
 const TAKEN: [&str; 3] = ["port", "address", "folder"];
 
 /// Puts the value into every variant that has such a setting or parameter.
@@ -40,14 +40,14 @@ pub(super) fn put(
     }
 }
 
-/// Whether it stands anywhere in the words of a variant.
+/// Whether `{key}` occurs in a variant's URL, headers, command or environment.
 pub(super) fn is_parameter(plan: &Draft, key: &str) -> bool {
     let name = format!("{{{key}}}");
     let mut variants = plan.variants.clone();
     variants.iter_mut().any(|variant| words(variant).iter().any(|word| word.contains(&name)))
 }
 
-/// Whether its server has a setting of that name.
+/// Changes the server's setting of that name; returns whether it has one.
 fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, String> {
     if matches!(variant.server, ServerSpec::External) {
         return Ok(false);
@@ -74,7 +74,7 @@ fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, 
     }
 }
 
-/// Puts it into the variant's words, and says whether it stands in any.
+/// Replaces `{key}` in the variant; returns whether it occurred.
 fn put_parameter(variant: &mut Variant, key: &str, value: &Value) -> bool {
     let (name, text) = (format!("{{{key}}}"), value.text(key));
     let mut found = false;

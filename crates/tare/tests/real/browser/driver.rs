@@ -1,4 +1,4 @@
-//! Just enough of WebDriver: JSON over HTTP to a chromedriver of our own.
+//! The parts of WebDriver that are needed: JSON over HTTP to a separate chromedriver.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -20,13 +20,13 @@ pub enum Theme {
     Dark,
 }
 
-/// In pixels of CSS, without margins.
+/// In CSS pixels, without margins.
 const A4_WIDTH: u32 = 718;
 /// A browser that takes longer has hung.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Browser {
-    /// With a profile in this folder.
+    /// Starts a browser with a profile in this folder.
     pub fn start(folder: &Path) -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -39,7 +39,7 @@ impl Browser {
             let line = line.ok()?;
             line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
         });
-        // It goes on talking; somebody must listen.
+        // It keeps writing, so its output must be read.
         std::thread::spawn(move || lines.for_each(drop));
         let mut browser = Self {
             driver,
@@ -76,24 +76,24 @@ impl Browser {
         self.post("/url", &json!({ "url": format!("file://{}", page.display()) }));
     }
 
-    /// The result of a function's body.
+    /// Returns the result of a function's body.
     pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Until what was scrolled and laid out has been drawn, and its events are over.
+    /// Waits until the page is laid out and drawn, and its events are handled.
     pub fn settle(&self) {
         let script = "const done = arguments[0];
             requestAnimationFrame(() => requestAnimationFrame(() => done(null)))";
         self.post("/execute/async", &json!({ "script": script, "args": [] }));
     }
 
-    /// A command of the DevTools protocol.
+    /// Sends a command of the DevTools protocol.
     pub fn command(&self, name: &str, params: Value) -> Value {
         self.post("/goog/cdp/execute", &json!({ "cmd": name, "params": params }))
     }
 
-    /// Narrower than a window can be.
+    /// Sets a width, which may be narrower than a window can be.
     pub fn look(&self, width: u32, theme: Theme) {
         let theme = match theme {
             Theme::Light => "light",
@@ -106,13 +106,13 @@ impl Browser {
         self.command("Emulation.setEmulatedMedia", json!({ "media": "", "features": features }));
     }
 
-    /// As on paper.
+    /// Shows the page as printed.
     pub fn look_as_printed(&self) {
         self.look(A4_WIDTH, Theme::Light);
         self.command("Emulation.setEmulatedMedia", json!({ "media": "print" }));
     }
 
-    /// Moves the mouse there.
+    /// Moves the mouse to this point.
     pub fn point(&self, x: f64, y: f64) {
         let moved = json!({ "type": "pointerMove", "duration": 0, "x": x as i64, "y": y as i64 });
         let mouse = json!({ "type": "pointer", "id": "mouse", "actions": [moved] });
@@ -126,7 +126,7 @@ impl Browser {
         self.post("/actions", &json!({ "actions": [keys] }));
     }
 
-    /// What the console said since last asked, if grave.
+    /// Returns new warnings and errors of the console.
     pub fn console_errors(&self) -> Vec<Value> {
         let all = self.post("/se/log", &json!({ "type": "browser" }));
         let all = all.as_array().unwrap().iter();
@@ -135,7 +135,7 @@ impl Browser {
             .collect()
     }
 
-    /// Addresses that were asked for, but for the page's own.
+    /// Returns requested addresses other than the page's own.
     pub fn requests_beyond(&self, page: &Path) -> Vec<String> {
         let all = self.post("/se/log", &json!({ "type": "performance" }));
         let own = format!("file://{}", page.display());
@@ -145,7 +145,7 @@ impl Browser {
             let message: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
             let message = &message["message"];
             let params = &message["params"];
-            // The browser's own first tab is nobody's page.
+            // Requests of the browser's first tab do not count.
             if message["method"] == "Network.requestWillBeSent" && params["documentURL"] == own {
                 let url = params["request"]["url"].as_str().unwrap().to_owned();
                 opened += usize::from(url == own);
@@ -156,7 +156,7 @@ impl Browser {
         beyond
     }
 
-    /// The page from its top to the end of so many sections, as a PNG.
+    /// Returns the page from its top to the end of this section, as a PNG.
     pub fn picture(&self, width: u32, sections: usize) -> Vec<u8> {
         use base64::Engine;
         let script =
@@ -208,7 +208,7 @@ impl Browser {
     }
 }
 
-/// The driver ends its browser before it answers; killed first, it would leave it behind.
+/// The driver ends its browser before it answers; if killed first, it would leave it running.
 impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.try_call("DELETE", &format!("/session/{}", self.session), "");
