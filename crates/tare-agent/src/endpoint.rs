@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use tare_io::{DurationNs, SocketOptions, system};
-use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
+use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, RemoteControl};
 
 pub const WORD: &str = "net";
 
@@ -33,7 +33,7 @@ fn plan(flags: &[String]) -> Option<EndpointPlan> {
         sockets: SocketOptions::default(),
         connections_max: CONNECTIONS_MAX,
         calls: false,
-        obeys: Obeys::Nobody,
+        obeys: RemoteControl::Nobody,
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     };

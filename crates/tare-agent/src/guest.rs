@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tare_io::guest;
-use tare_lab::agent::serve::{From, To};
+use tare_io::vm_init;
+use tare_lab::agent::serve::{AgentReader, To};
 use tare_lab::places::vm::{GUEST_PLAN, GuestPlan};
 
 /// Whether this is such a machine: its root contains tare's plan.
-pub fn is_one() -> bool {
+pub fn is_guest() -> bool {
     std::process::id() == 1 && Path::new(GUEST_PLAN).exists()
 }
 
@@ -21,16 +21,16 @@ const MOUNTS: [(&str, &str); 4] =
 const DEVICE_CHECKS: u32 = 12_000;
 const DEVICE_CHECK: Duration = Duration::from_millis(5);
 
-pub fn set_up() -> Result<(From, To), String> {
+pub fn set_up() -> Result<(AgentReader, To), String> {
     let text = fs::read_to_string(GUEST_PLAN).map_err(|e| format!("{GUEST_PLAN}: {e}"))?;
     let plan: GuestPlan =
         serde_json::from_str(&text).map_err(|error| format!("{GUEST_PLAN}: {error}"))?;
     for (kind, path) in MOUNTS {
         let _ = fs::create_dir_all(path);
-        guest::mount(kind, path).map_err(|error| format!("cannot mount {path}: {error}"))?;
+        vm_init::mount(kind, path).map_err(|error| format!("cannot mount {path}: {error}"))?;
     }
     for path in &plan.modules {
-        guest::load_module(path)
+        vm_init::load_module(path)
             .map_err(|error| format!("cannot load the module {}: {error}", path.display()))?;
     }
     let port = wait_for(|| port_named(&plan.port)).ok_or("no port to tare came up")?;
@@ -73,7 +73,7 @@ fn wait_for<T>(look: impl Fn() -> Option<T>) -> Option<T> {
 
 /// Powers the machine off, if it is a guest of tare's.
 pub fn power_off() {
-    if is_one() {
-        guest::power_off();
+    if is_guest() {
+        vm_init::power_off();
     }
 }

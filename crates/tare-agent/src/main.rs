@@ -4,9 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+mod cleanup;
 mod endpoint;
 mod guest;
-mod left;
 mod pod;
 mod seen;
 mod target;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tare_lab::agent::serve::{self, Served};
+use tare_lab::agent::serve::{self, AgentSetup};
 use tare_lab::journal::Journal;
 use tare_lab::meters::groups::Group;
 
@@ -29,12 +29,12 @@ const POD: &str = "--pod";
 const JOURNAL: &str = "--journal";
 
 fn main() -> ExitCode {
-    tare_io::owned::tighten();
+    tare_io::owned::restrict_umask_and_path();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some((word, rest)) = arguments.split_first() {
         match word.as_str() {
             endpoint::WORD => return endpoint::run(rest),
-            left::WORD => return left::clean(rest),
+            cleanup::WORD => return cleanup::clean(rest),
             target::WORD => return target::run(rest),
             pod::INSTALL => return pod::install(rest),
             pod::HOLD if rest.is_empty() => return pod::hold(),
@@ -85,15 +85,15 @@ impl Flags {
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The standard streams, with tare at the other end.
-fn standard() -> (serve::From, serve::To) {
+fn standard() -> (serve::AgentReader, serve::To) {
     (Box::new(io::stdin()), Box::new(io::stdout()))
 }
 
 /// Serves until the stream ends.
 fn serve(flags: &Flags) -> Result<(), String> {
     let in_pod = flags.in_pod;
-    let _in_use = in_pod.then(pod::here).transpose()?;
-    let is_guest = guest::is_one();
+    let _in_use = in_pod.then(pod::lock_pod).transpose()?;
+    let is_guest = guest::is_guest();
     let (from, to) = if is_guest { guest::set_up()? } else { standard() };
     // A guest drops capabilities without being asked.
     if flags.drop_capabilities || is_guest {
@@ -110,7 +110,7 @@ fn serve(flags: &Flags) -> Result<(), String> {
     let ended = serve::serve(
         from,
         to,
-        Served {
+        AgentSetup {
             hello: seen::hello(in_pod),
             own_group: if in_pod { Group::own() } else { None },
             ends_orphans: true,

@@ -30,7 +30,7 @@ fn lock_file() -> io::Result<File> {
 }
 
 /// Locks it for the life of this process. Retries, since `hold` locks it briefly once a second.
-pub fn here() -> Result<File, String> {
+pub fn lock_pod() -> Result<File, String> {
     let no = |why: String| format!("cannot hold its pod: {why}");
     let file = lock_file().map_err(|error| no(error.to_string()))?;
     for _ in 0..TRIES {

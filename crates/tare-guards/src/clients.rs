@@ -1,7 +1,7 @@
 //! Several clients that made one load together, for load and run reports.
 
 use serde::{Deserialize, Serialize};
-use tare_model::samples::{ClientPart, Counts, Together};
+use tare_model::samples::{ClientPart, ConcurrentClients, Counts};
 
 use crate::traffic::CLIENT_BUSY;
 use crate::units::{duration, percent};
@@ -9,18 +9,18 @@ use crate::units::{duration, percent};
 /// Results of each client, and how well they were synchronised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClientsFound {
+pub struct ClientsSummary {
     /// Time from the first client's start to the last one's; 99 of 100 slices do not exceed it.
     pub start_skew_ns_p99: u64,
     /// Largest possible error of the clock estimates that the skew is based on.
     pub clock_error_ns: u64,
     /// In the order in which they were given.
-    pub each: Vec<ClientFound>,
+    pub each: Vec<ClientSummary>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClientFound {
+pub struct ClientSummary {
     /// How its place looks from inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
@@ -32,7 +32,7 @@ pub struct ClientFound {
     pub send_lag_ns_mean: Option<u64>,
 }
 
-impl From<&ClientPart> for ClientFound {
+impl From<&ClientPart> for ClientSummary {
     fn from(part: &ClientPart) -> Self {
         Self {
             seen: None,
@@ -44,20 +44,20 @@ impl From<&ClientPart> for ClientFound {
     }
 }
 
-impl ClientsFound {
-    pub fn of(together: &Together) -> Self {
+impl ClientsSummary {
+    pub fn new(together: &ConcurrentClients) -> Self {
         Self {
             start_skew_ns_p99: together.skew_p99_ns(),
             clock_error_ns: together.clock_ns,
-            each: together.clients.iter().map(ClientFound::from).collect(),
+            each: together.clients.iter().map(ClientSummary::from).collect(),
         }
     }
 
     /// Includes a load made by a single client, and what each client's place looks like.
-    pub fn seen(counts: &Counts, seen: Vec<String>) -> Self {
-        let mut found = counts.together.as_ref().map(Self::of).unwrap_or_else(|| {
+    pub fn with_places(counts: &Counts, seen: Vec<String>) -> Self {
+        let mut found = counts.together.as_ref().map(Self::new).unwrap_or_else(|| {
             let (good, busiest_worker_share) = (counts.good, counts.client_busiest);
-            let alone = ClientFound { good, busiest_worker_share, ..ClientFound::default() };
+            let alone = ClientSummary { good, busiest_worker_share, ..ClientSummary::default() };
             Self { each: vec![alone], ..Self::default() }
         });
         for (client, seen) in found.each.iter_mut().zip(seen) {

@@ -30,7 +30,7 @@ pub struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    pub fn of(
+    pub fn new(
         plan: &'a PlanParts,
         digests: &'a [RoundDigest],
         circumstances: Circumstances,
@@ -38,12 +38,12 @@ impl<'a> Evidence<'a> {
         let totals = (0..plan.variants.len()).map(|variant| {
             let rounds = digests.iter().map(|digest| &digest.variants[variant]);
             let mut counts = Counts::default();
-            rounds.clone().for_each(|round| counts.then(&round.counts));
+            rounds.clone().for_each(|round| counts.accumulate(&round.counts));
             Totals { counts, launches: rounds.filter_map(|round| round.launch.as_ref()).collect() }
         });
         let mut machine = MachineUse::default();
         digests.iter().for_each(|digest| machine.then(&digest.machine));
-        let question = Question::of(plan);
+        let question = Question::from_plan(plan);
         let analysis = analyse(digests, &question);
         let totals = totals.collect();
         Self { plan, circumstances, question, digests, totals, machine, analysis }

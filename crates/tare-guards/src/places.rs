@@ -2,7 +2,7 @@
 
 use tare_model::layers;
 
-use crate::clients::ClientsFound;
+use crate::clients::ClientsSummary;
 use crate::evidence::Evidence;
 use crate::units::{duration, percent};
 use crate::{Code, RunGuard, Severity, guard};
@@ -65,7 +65,7 @@ pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 /// How evenly several clients made a variant's load.
 pub fn clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let Some(together) = &evidence.totals[variant].counts.together else { return Vec::new() };
-    let found = ClientsFound::of(together);
+    let found = ClientsSummary::new(together);
     let (least, most) = found.spread();
     let late = found.each.iter().map(|client| client.late_ns_max).max().unwrap_or(0);
     let text = format!(

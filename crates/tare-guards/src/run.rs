@@ -12,14 +12,14 @@ use tare_stats::shape::{ROUNDS_MIN, ROUNDS_MIN_SINGLE, trend, two_modes};
 use tare_stats::stopping::max_time_needed;
 use tare_stats::{RoundDigest, Verdict};
 
-use crate::clients::ClientsFound;
+use crate::clients::ClientsSummary;
 use crate::connections;
 use crate::evidence::{Circumstances, Evidence};
 use crate::filters;
 use crate::places;
 use crate::replies::{split_replies, unequal_reply};
 use crate::steady;
-use crate::traffic::{Traffic, of_traffic};
+use crate::traffic::{Traffic, traffic_doubts};
 use crate::units::{count, counted, percent};
 use crate::{Code, RunGuard, Severity, guard, in_order, why_void};
 
@@ -45,8 +45,8 @@ impl LoadKind {
 
 /// Whether guards forbid a verdict on every variant, and more rounds would not change that.
 pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
-    let evidence = Evidence::of(plan, digests, Circumstances::default());
-    let mut guards = of_run(&evidence);
+    let evidence = Evidence::new(plan, digests, Circumstances::default());
+    let mut guards = run_guards(&evidence);
     guards.retain(|guard| !guard.code.may_pass());
     let baseline = evidence.question.baseline;
     let is_void = |variant: usize| {
@@ -62,7 +62,7 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
 /// Whether more sustained load would give a verdict that noise withholds, or show whether a change
 /// seen in one launch is typical of the server.
 pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
-    let evidence = Evidence::of(plan, digests, Circumstances::default());
+    let evidence = Evidence::new(plan, digests, Circumstances::default());
     let mut asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
     (0..plan.variants.len()).any(|variant| steady::changed_once(&evidence, variant))
         || asked.any(|comparison| steady::missing_in_noise(&evidence, comparison).is_some())
@@ -81,7 +81,7 @@ const OF_VARIANTS: &[fn(&Evidence<'_>, usize) -> Vec<RunGuard>] = &[
     steady::not_saturated,
     steady::busy_while_idle,
     connections::uneven_workers,
-    of_load,
+    load_guards,
     count_mismatch,
     lost,
     chatty,
@@ -97,7 +97,7 @@ const OF_RUNS: &[fn(&Evidence<'_>) -> Vec<RunGuard>] =
     &[machine, network, few_rounds, lost_rounds, launches, shapes, pauses];
 
 /// The guards that a run trips, the most severe first.
-pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+pub fn run_guards(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let variants = 0..evidence.plan.variants.len();
     let mut guards: Vec<RunGuard> = variants
         .flat_map(|variant| OF_VARIANTS.iter().flat_map(move |rule| rule(evidence, variant)))
@@ -160,8 +160,8 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 }
 
 /// Rules that apply to any load.
-fn of_load(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let own = of_traffic(&traffic(evidence, variant)).into_iter();
+fn load_guards(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let own = traffic_doubts(&traffic(evidence, variant)).into_iter();
     let name = evidence.name(variant);
     own.flat_map(|doubt| guard(doubt.code, doubt.severity, Some(name), doubt.text)).collect()
 }
@@ -174,9 +174,9 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
     let latencies = rounds.clone().filter_map(|round| round.latency(series));
     let sum_ns: u128 = latencies.map(|latency| latency.sum_ns()).sum();
-    let room_ns: u64 = rounds.map(|round| round.room_ns).sum();
+    let room_ns: u64 = rounds.map(|round| round.littles_law_slack_ns).sum();
     let window_ns = counts.window_ns.max(1) as f64;
-    let handshakes = plan.is_tls() && load.has_new_connections() && !plan.is_not_to_resume();
+    let handshakes = plan.is_tls() && load.has_new_connections() && !plan.forbids_resumption();
     // In streams the workers are a part of what is measured; during calls they only wait.
     let replies = LoadKind::by(load) == LoadKind::Replies;
     Traffic {
@@ -201,16 +201,16 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         // Requests in flight at the start of the window balance those at its end. If the server
         // falls behind, fewer end than were due, even while connections still hold the difference.
         ended: counts.completed + counts.failed,
-        at_once: sum_ns as f64 / window_ns,
-        room: room_ns as f64 / window_ns,
+        mean_in_flight: sum_ns as f64 / window_ns,
+        littles_law_slack: room_ns as f64 / window_ns,
         closed_by_server: launches.iter().map(|launch| launch.closed_by_server).sum(),
         requests: launches.iter().map(|launch| launch.requests_sent).sum(),
-        held: counts.held,
+        ack_delayed: counts.held,
         first_handshakes: u64::from(load.most_connections()) * launches.len() as u64,
         handshakes_full: counts.handshakes_full,
         handshakes_resumed: counts.handshakes_resumed,
         busiest_worker: if replies { counts.client_busiest } else { 0.0 },
-        clients: counts.together.as_ref().filter(|_| replies).map(ClientsFound::of),
+        clients: counts.together.as_ref().filter(|_| replies).map(ClientsSummary::new),
         lag_ns_p99: lag_p99(evidence, variant).filter(|_| replies),
         waited: counts.waited,
     }

@@ -132,7 +132,7 @@ fn in_words(check: &Check) -> String {
 /// Work deferred until others are measured is missing from its own cost, and is in theirs.
 pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let all: Vec<Vec<Idle>> =
-        (0..evidence.plan.variants.len()).map(|v| Idle::of(evidence.digests, v)).collect();
+        (0..evidence.plan.variants.len()).map(|v| Idle::per_round(evidence.digests, v)).collect();
     let total = |variant: &usize| all[*variant].iter().copied().fold(Idle::default(), Idle::plus);
     let least = (0..all.len()).min_by(|a, b| total(a).share().total_cmp(&total(b).share()));
     let least = &all[least.unwrap_or(variant)];
@@ -160,8 +160,8 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
             true => "its place has a kernel of its own, or it put work off",
             false => "work that it put off",
         },
-        duration((all.cpu + all.put_off()) / all.paid.max(1)),
-        duration(all.cpu / all.paid.max(1)),
+        duration((all.cpu + all.put_off()) / all.replies_charged.max(1)),
+        duration(all.cpu / all.replies_charged.max(1)),
     );
     let text = match is_much && !is_void {
         true => text + "; the verdict stands, but its size leaves that out",
@@ -183,8 +183,8 @@ fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
                 n: u32::MAX,
                 ..ratio.map(|ratio| metric.overhead_percent(ratio * factor))
             };
-            let (ratio, surer) = (moved(comparison.ratio), moved(comparison.surer));
-            Verdict::of(&ratio, &surer, evidence.question.tolerance)
+            let (ratio, surer) = (moved(comparison.ratio), moved(comparison.strict_ratio));
+            Verdict::from_overhead(&ratio, &surer, evidence.question.tolerance)
         };
         // A higher cost means less throughput.
         let divides = metric.more_is_better() != (variant == baseline);

@@ -4,7 +4,7 @@
 
 use tare_stats::Severity;
 
-use crate::clients::ClientsFound;
+use crate::clients::ClientsSummary;
 use crate::code::Code;
 use crate::units::{count, counted, duration, percent, rate};
 use crate::{Doubt, doubt};
@@ -41,27 +41,27 @@ pub struct Traffic {
     pub chance: f64,
     /// Mean requests in flight, by throughput and mean latency, and a factor for latencies that
     /// extend beyond the measured time.
-    pub at_once: f64,
-    pub room: f64,
+    pub mean_in_flight: f64,
+    pub littles_law_slack: f64,
     /// Kept connections that the server closed, and all requests.
     pub closed_by_server: u64,
     pub requests: u64,
     /// Good replies in two pieces that were a delayed acknowledgement's time apart.
-    pub held: u64,
+    pub ack_delayed: u64,
     /// Handshakes that cannot resume because there was no session yet.
     pub first_handshakes: u64,
     pub handshakes_full: u64,
     pub handshakes_resumed: u64,
     /// Share of a CPU.
     pub busiest_worker: f64,
-    pub clients: Option<ClientsFound>,
+    pub clients: Option<ClientsSummary>,
     pub lag_ns_p99: Option<u64>,
     /// Requests that had to wait for a free connection.
     pub waited: u64,
 }
 
 /// Applies all rules.
-pub fn of_traffic(traffic: &Traffic) -> Vec<Doubt> {
+pub fn traffic_doubts(traffic: &Traffic) -> Vec<Doubt> {
     let rules = [
         failed,
         unasked,
@@ -140,7 +140,7 @@ const LITTLES_LAW_SLACK: f64 = 1.02;
 /// Little's law: no more requests can be in flight than the connections allow. Describes a
 /// violation. `room` is a factor for other inaccuracies: latencies that extend beyond the window,
 /// rounded digits.
-pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<String> {
+pub fn littles_law_violation(at_once: f64, connections: f64, room: f64) -> Option<String> {
     let broken = at_once > connections * LITTLES_LAW_SLACK * room;
     broken.then(|| {
         format!("throughput × mean latency is {at_once:.1} requests at once on {connections} connections")
@@ -151,7 +151,11 @@ pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<Str
 pub const IMPOSSIBLE: &str = "this is impossible";
 
 fn littles_law(traffic: &Traffic) -> Option<Doubt> {
-    let text = too_many_at_once(traffic.at_once, f64::from(traffic.most_in_flight), traffic.room)?;
+    let text = littles_law_violation(
+        traffic.mean_in_flight,
+        f64::from(traffic.most_in_flight),
+        traffic.littles_law_slack,
+    )?;
     doubt(Code::LittlesLaw, Severity::Void, format!("{text}: {IMPOSSIBLE}"))
 }
 
@@ -198,7 +202,7 @@ fn reconnects(traffic: &Traffic) -> Option<Doubt> {
 const HELD: f64 = 0.05;
 
 fn delayed_ack(traffic: &Traffic) -> Option<Doubt> {
-    let share = traffic.held as f64 / traffic.good.max(1) as f64;
+    let share = traffic.ack_delayed as f64 / traffic.good.max(1) as f64;
     if share <= HELD {
         return None;
     }
@@ -224,7 +228,7 @@ fn client_bound(traffic: &Traffic) -> Option<Doubt> {
         // for a connection are due to the server; the remaining lag is due to the client.
         let waited = traffic.waited as f64 / traffic.started.max(1) as f64;
         let lag = traffic.lag_ns_p99.filter(|lag| *lag > SENT_LATE_NS && waited < HARDLY_ANY)?;
-        let latest = clients.and_then(ClientsFound::latest);
+        let latest = clients.and_then(ClientsSummary::latest);
         let latest = latest.map_or(String::new(), |latest| format!("; {latest}"));
         format!(
             "requests were sent late (lag p99 {}{latest}) though connections were free: the client \
@@ -292,8 +296,8 @@ mod tests {
             good: 10_000,
             ended: 10_000,
             requests: 10_000,
-            at_once: 19.9,
-            room: 1.0,
+            mean_in_flight: 19.9,
+            littles_law_slack: 1.0,
             busiest_worker: 0.6,
             ..Traffic::default()
         }
@@ -303,7 +307,7 @@ mod tests {
     fn trips(code: &str, severity: Severity, says: &str, change: impl FnOnce(&mut Traffic)) {
         let mut traffic = clean();
         change(&mut traffic);
-        let all = of_traffic(&traffic);
+        let all = traffic_doubts(&traffic);
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].code == code && all[0].severity == severity, "{all:?}");
         assert!(all[0].text.contains(says), "{all:?}");
@@ -312,7 +316,7 @@ mod tests {
     #[test]
     fn each_rule_sees_its_own_fault() {
         use Severity::{Void, Warn};
-        assert_eq!(of_traffic(&clean()), []);
+        assert_eq!(traffic_doubts(&clean()), []);
         let reset = |n| vec![("reset".to_owned(), n, "connection reset by peer".to_owned())];
         trips("errors", Warn, "10 requests (0.10 %) failed (reset 10: connection reset", |t| {
             (t.failed, t.errors) = (10, reset(10));
@@ -327,11 +331,15 @@ mod tests {
         let stray = "broke the protocol 3 times beyond the requests that failed, first: bytes";
         trips("errors", Warn, stray, |t| t.errors = malformed(3));
         trips("errors", Void, "broke the protocol 30 times", |t| t.errors = malformed(30));
-        trips("littles-law", Void, "20.5 requests at once on 20 connections", |t| t.at_once = 20.5);
+        trips("littles-law", Void, "20.5 requests at once on 20 connections", |t| {
+            t.mean_in_flight = 20.5
+        });
         trips("reconnects", Warn, "closed 20 kept connections, one for every 500 requests", |t| {
             t.closed_by_server = 20;
         });
-        trips("delayed-ack", Warn, "50 % of its replies came in two pieces", |t| t.held = 5_000);
+        trips("delayed-ack", Warn, "50 % of its replies came in two pieces", |t| {
+            t.ack_delayed = 5_000
+        });
         trips("client-bound", Warn, "the load's worker was busy 97.0 %", |t| {
             t.busiest_worker = 0.97;
         });
@@ -358,14 +366,14 @@ mod tests {
         };
         let mut met = clean();
         open(&mut met, 10_050.0);
-        assert_eq!(of_traffic(&met), []);
+        assert_eq!(traffic_doubts(&met), []);
         trips("rate-missed", Severity::Void, "only 98.0 % of the requests due", |t| {
             open(t, 10_200.0);
         });
         let mut random = clean();
         open(&mut random, 10_200.0);
         random.chance = 0.03;
-        assert_eq!(of_traffic(&random), [], "of random arrivals more may have been expected");
+        assert_eq!(traffic_doubts(&random), [], "of random arrivals more may have been expected");
         trips("client-bound", Severity::Warn, "sent late (lag p99 5.00ms)", |t| {
             open(t, 10_000.0);
             t.lag_ns_p99 = Some(5_000_000);
@@ -373,13 +381,13 @@ mod tests {
         let mut busy = clean();
         open(&mut busy, 10_000.0);
         (busy.lag_ns_p99, busy.waited) = (Some(5_000_000), 2_000);
-        assert_eq!(of_traffic(&busy), [], "they waited for a connection, not for the client");
+        assert_eq!(traffic_doubts(&busy), [], "they waited for a connection, not for the client");
     }
 
     #[test]
     fn the_law_leaves_room_for_edges_and_no_more() {
-        assert_eq!(too_many_at_once(20.3, 20.0, 1.0), None);
-        assert!(too_many_at_once(20.5, 20.0, 1.0).is_some());
-        assert_eq!(too_many_at_once(20.5, 20.0, 1.01), None);
+        assert_eq!(littles_law_violation(20.3, 20.0, 1.0), None);
+        assert!(littles_law_violation(20.5, 20.0, 1.0).is_some());
+        assert_eq!(littles_law_violation(20.5, 20.0, 1.01), None);
     }
 }

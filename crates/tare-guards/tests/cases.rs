@@ -8,13 +8,13 @@ mod made_up;
 use std::collections::BTreeSet;
 
 use tare_guards::Severity::{self, Note, Void, Warn};
-use tare_guards::run::of_run;
+use tare_guards::run::run_guards;
 use tare_guards::{Circumstances, Evidence, RunGuard, why_void};
 use tare_model::Distribution;
 use tare_model::counters::Counter;
 use tare_model::plan::PlanParts;
 use tare_model::samples::{
-    ClientPart, Favoured, LaunchPart, Proof, Round, Series, Slice, Together,
+    ClientPart, ConcurrentClients, LaunchPart, Proof, ReplySkew, Round, Series, Slice,
 };
 use tare_model::servers::ServerSpec;
 use tare_model::sustained::Bin;
@@ -45,11 +45,11 @@ impl Facts {
     }
 
     fn guards(&self, rounds: &[RoundDigest]) -> Vec<RunGuard> {
-        of_run(&self.evidence(rounds))
+        run_guards(&self.evidence(rounds))
     }
 
     fn evidence<'a>(&'a self, rounds: &'a [RoundDigest]) -> Evidence<'a> {
-        Evidence::of(&self.plan, rounds, self.circumstances.clone())
+        Evidence::new(&self.plan, rounds, self.circumstances.clone())
     }
 }
 
@@ -169,7 +169,7 @@ fn of_replies() -> Vec<Case> {
             }
         }),
         seen("uneven-workers", Warn, "5 of its 20 connections got 71.0 % of the replies", |r| {
-            r.launches[1].load.favoured = Some(Favoured {
+            r.launches[1].load.favoured = Some(ReplySkew {
                 connections: 5,
                 replies: 7100,
                 of_connections: 20,
@@ -331,10 +331,10 @@ fn of_load() -> Vec<Case> {
 }
 
 /// Four clients; the third one is this busy, and sends its requests this late.
-fn four_clients(busiest: f64, lag_ns: u64) -> Together {
+fn four_clients(busiest: f64, lag_ns: u64) -> ConcurrentClients {
     let mut clients = vec![ClientPart { good: 100, sent: 1, ..ClientPart::default() }; 4];
     clients[2] = ClientPart { busiest, lag_ns, ..clients[2] };
-    Together { skews_ns: vec![1_000_000], clock_ns: 50_000, clients }
+    ConcurrentClients { skews_ns: vec![1_000_000], clock_ns: 50_000, clients }
 }
 
 fn of_machines() -> Vec<Case> {
@@ -533,7 +533,7 @@ fn many_threads_on_one_cpu_are_not_fast_under_sustained_load() {
     let evidence = facts.evidence(&rounds);
     let comparison = evidence.analysis.comparisons.iter().find(|c| c.asked).unwrap();
     assert_eq!(comparison.verdict, Verdict::Slower);
-    assert!(!is_void(&facts, &of_run(&evidence)));
+    assert!(!is_void(&facts, &run_guards(&evidence)));
     let sustained = comparison.sustained.as_ref().unwrap();
     assert_eq!(sustained.agreement, Agreement::Agrees, "{sustained:?}");
 }
@@ -577,7 +577,7 @@ fn too_few_rounds_are_told() {
     let few: Vec<_> = rounds(as_made_up).into_iter().take(2).collect();
     let facts = Facts::new();
     let evidence = facts.evidence(&few);
-    let codes: Vec<&str> = of_run(&evidence).iter().map(|guard| guard.code.word()).collect();
+    let codes: Vec<&str> = run_guards(&evidence).iter().map(|guard| guard.code.word()).collect();
     assert_eq!(codes, ["few-rounds"]);
     assert!(evidence.analysis.comparisons.iter().all(|c| c.verdict == Verdict::Unresolved));
 }

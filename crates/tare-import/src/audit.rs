@@ -49,7 +49,7 @@ impl Finding {
     }
 
     /// Attaches the finding to one output.
-    fn of(mut self, sample: &Sample) -> Self {
+    fn about(mut self, sample: &Sample) -> Self {
         self.variant = Some(sample.variant.clone());
         self.case = Some(sample.case.clone());
         self.place = Some(sample.place());

@@ -23,7 +23,7 @@ pub struct Claim {
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
     Change(Change),
-    Value(Told),
+    Value(RepeatedValue),
     /// Stored by earlier versions, which read sentences.
     Selected,
 }
@@ -52,7 +52,7 @@ pub struct Change {
 /// A value of a table, with the output value that it repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct RepeatedValue {
     pub variant: String,
     pub metric: String,
     pub value: f64,
@@ -114,7 +114,7 @@ impl Change {
 
 /// A difference that an output itself states: "Overhead vs no module: 11.66%".
 #[derive(Clone, Debug, PartialEq)]
-pub struct Against {
+pub struct StatedChange {
     /// 0 if unknown.
     pub line: usize,
     pub text: String,
@@ -127,7 +127,7 @@ pub struct Against {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     pub name: String,
-    pub against: Against,
+    pub against: StatedChange,
 }
 
 /// Returns overheads stated by summaries and lists, with the values they follow from, and the lines
@@ -164,7 +164,7 @@ fn shared(draft: &Draft, name: &str) -> usize {
     name.split_whitespace().filter(|word| word.len() > 2 && own.contains(*word)).count()
 }
 
-fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim> {
+fn one_against(own: &Draft, against: &StatedChange, drafts: &[Draft]) -> Option<Claim> {
     let others = drafts.iter().filter(|other| other.own_name != own.own_name);
     let others: Vec<&Draft> = others.filter(|other| other.tool == own.tool).collect();
     let metric = metric_of(&against.text)?;

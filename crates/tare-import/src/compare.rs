@@ -85,7 +85,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(samples: &[&Sample], metric: Metric) -> Option<Self> {
+    fn from_samples(samples: &[&Sample], metric: Metric) -> Option<Self> {
         if let [one] = samples
             && let Some(kept) = one.moments.get(metric.key())
             && !one.repeats.contains_key(metric.key())
@@ -96,7 +96,7 @@ impl Side {
             return (kept.mean > 0.0).then_some(Self { mean: kept.mean, n, moments });
         }
         let values = values(samples, metric);
-        let moments = welch::Moments::of(&values);
+        let moments = welch::Moments::from_values(&values);
         (!values.is_empty()).then(|| Self {
             mean: mean(&values),
             n: Some(values.len() as u32),
@@ -116,10 +116,13 @@ pub fn compare(import: &Import, findings: &[Finding]) -> Vec<Compared> {
         repeated.filter(|p| p.at.3 == wanted).count()
     };
     let families = [family(false), family(true)];
-    pairs.iter().map(|pair| judged(pair, findings, families[usize::from(pair.at.3)])).collect()
+    pairs
+        .iter()
+        .map(|pair| compare_pair(pair, findings, families[usize::from(pair.at.3)]))
+        .collect()
 }
 
-fn judged(pair: &Pair, findings: &[Finding], family: usize) -> Compared {
+fn compare_pair(pair: &Pair, findings: &[Finding], family: usize) -> Compared {
     let (case, variant, metric, asked) = &pair.at;
     let (base, own) = (pair.base.mean, pair.own.mean);
     let both = pair.base.moments.zip(pair.own.moments);
@@ -187,10 +190,11 @@ fn pairs(import: &Import) -> Vec<Pair> {
         let base = &base_group.samples;
         let asked = asked(base, &group.samples);
         // Bandwidth follows from the number of replies.
-        let has_replies = Side::of(base, Metric::Throughput).is_some();
+        let has_replies = Side::from_samples(base, Metric::Throughput).is_some();
         for metric in METRICS {
             let is_same = metric == Metric::Bandwidth && has_replies;
-            let sides = Side::of(base, metric).zip(Side::of(&group.samples, metric));
+            let sides =
+                Side::from_samples(base, metric).zip(Side::from_samples(&group.samples, metric));
             if let Some((base, own)) = sides.filter(|_| !is_same) {
                 let is_asked = Some(metric) == asked;
                 let at = (group.case.to_owned(), group.variant.to_owned(), metric, is_asked);
@@ -211,15 +215,18 @@ fn asked(base: &[&Sample], own: &[&Sample]) -> Option<Metric> {
             (RATE_MET..=RATE_MET.recip()).contains(&(reached / asked))
         })
     };
-    let of_both =
-        |metric: &Metric| Side::of(base, *metric).is_some() && Side::of(own, *metric).is_some();
+    let of_both = |metric: &Metric| {
+        Side::from_samples(base, *metric).is_some() && Side::from_samples(own, *metric).is_some()
+    };
     let latency = LATENCIES.into_iter().find(of_both).filter(|_| base.iter().all(is_met));
-    latency.or_else(|| METRICS.into_iter().find(|metric| Side::of(base, *metric).is_some()))
+    latency
+        .or_else(|| METRICS.into_iter().find(|metric| Side::from_samples(base, *metric).is_some()))
 }
 
 /// Returns the number of runs behind a group's numbers, as far as it is stated.
 pub fn runs(samples: &[&Sample]) -> u32 {
-    let of = |metric: Metric| Side::of(samples, metric).map_or(0, |side| side.n.unwrap_or(0));
+    let of =
+        |metric: Metric| Side::from_samples(samples, metric).map_or(0, |side| side.n.unwrap_or(0));
     METRICS.into_iter().map(of).max().unwrap_or(0)
 }
 

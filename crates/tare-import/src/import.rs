@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 
-use crate::claim::{Claim, Says, Told};
+use crate::claim::{Claim, RepeatedValue, Says};
 use crate::names::plain_words;
-use crate::sample::{Draft, Found, Sample, Tool, Unread};
+use crate::sample::{Draft, FileContents, Sample, Tool, Unread};
 use crate::trouble::printable;
 use crate::{load, names};
 
@@ -48,7 +48,7 @@ pub struct FileDrafts {
     pub given: Option<String>,
     /// The user's names for outputs that begin at these lines.
     pub given_at: BTreeMap<u32, String>,
-    pub found: Found,
+    pub found: FileContents,
 }
 
 /// Makes an import of files; the first variant is the baseline.
@@ -66,8 +66,8 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     let stems = stems(&files);
     let mut all: Vec<(FileDrafts, Vec<names::Name>)> = Vec::new();
     for (mut file, stem) in files.into_iter().zip(&stems) {
-        of_wrk2(&mut file.found.drafts);
-        let names = names::of_file(&file.found.drafts, stem, file.given.as_deref());
+        attribute_to_wrk2(&mut file.found.drafts);
+        let names = names::name_drafts(&file.found.drafts, stem, file.given.as_deref());
         all.push((file, names));
     }
     one_rate(&mut all);
@@ -90,7 +90,7 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
             import.unchecked.push(Unchecked { file, lines });
         }
         let mut named: Vec<(Draft, names::Name)> = found.drafts.into_iter().zip(names).collect();
-        let told = told_twice(&mut named);
+        let told = merge_repeated_tables(&mut named);
         import.samples.extend(named.into_iter().map(|(draft, name)| sample(draft, name)));
         let shown = |Unread { file, line, why }: Unread| Unread {
             file: printable(&file),
@@ -113,7 +113,7 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
 
 /// Without --latency, wrk2's output looks like wrk's: next to other outputs of wrk2, one without
 /// percentiles and with an unknown command is taken for wrk2's.
-fn of_wrk2(drafts: &mut [Draft]) {
+fn attribute_to_wrk2(drafts: &mut [Draft]) {
     if drafts.iter().any(|draft| draft.tool == Tool::Wrk2) {
         let is_bare = |draft: &&mut Draft| {
             let is_unknown = draft.tool == Tool::Wrk && draft.command.is_none();
@@ -169,7 +169,7 @@ fn shared_names(all: &[(FileDrafts, Vec<names::Name>)]) -> BTreeSet<String> {
 
 /// Compares rows of tables that repeat outputs of the same document with these, and removes them:
 /// they are not results of their own.
-fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
+fn merge_repeated_tables(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     let is_table = |draft: &Draft| draft.tool == Tool::Table;
     let (mut claims, mut gone) = (Vec::new(), Vec::new());
     for (at, (table, name)) in named.iter().enumerate().filter(|(_, (draft, _))| is_table(draft)) {
@@ -227,7 +227,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             let said = all.iter().copied().chain([mean]).chain(output.also(key));
             let is_told = said.into_iter().any(|own| is_same(*value, step.max(own_step), own));
             let own = if is_told { value } else { own };
-            let told = Told {
+            let told = RepeatedValue {
                 variant: printable(&output_name.variant),
                 metric: key.clone(),
                 value: *value,

@@ -33,8 +33,8 @@ mod trouble;
 
 pub use import::{FileDrafts, Group, Import, SCHEMA, assemble};
 pub use sample::{
-    Draft, Found, Moments, Percentile, Sample, SampleLoad, SampleResult, Source, Tool, Typed,
-    Unread,
+    Draft, FileContents, Moments, Percentile, Sample, SampleLoad, SampleResult, Source, Tool,
+    Typed, Unread,
 };
 pub use source::read;
 pub use trouble::{Trouble, printable};

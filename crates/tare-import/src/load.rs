@@ -106,7 +106,7 @@ impl Part {
     }
 
     /// Returns this property of a load; `None` if unknown.
-    pub fn of(self, load: &Load<'_>) -> Option<String> {
+    pub fn value(self, load: &Load<'_>) -> Option<String> {
         let own = load.asked;
         match self {
             Self::Tool => {
@@ -130,7 +130,7 @@ impl Part {
     /// Returns this property of two loads, if it differs.
     fn differs(self, a: &Load<'_>, b: &Load<'_>) -> Option<(String, String)> {
         const TIME_SAME: f64 = 0.05;
-        let (own, other) = self.of(a).zip(self.of(b))?;
+        let (own, other) = self.value(a).zip(self.value(b))?;
         let seconds = a.asked.seconds.zip(b.asked.seconds).filter(|_| self == Self::Seconds);
         let is_same = seconds.is_some_and(|(a, b)| (a - b).abs() <= b * TIME_SAME);
         (own != other && !is_same).then_some((own, other))
@@ -158,7 +158,7 @@ fn path(url: &str) -> String {
 pub fn parts(samples: &[Sample]) -> Vec<Part> {
     let mut of_paths: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for sample in samples {
-        if let Some(path) = Part::Path.of(&sample.into()) {
+        if let Some(path) = Part::Path.value(&sample.into()) {
             of_paths.entry(path).or_default().insert(&sample.variant);
         }
     }
@@ -232,7 +232,7 @@ fn titles(part: Part, case: &str, samples: &[&Sample]) -> Vec<((String, String),
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut variants_of: BTreeMap<String, usize> = BTreeMap::new();
     for sample in samples {
-        if let Some(own) = part.of(&(*sample).into()).filter(|_| known.insert(&sample.variant)) {
+        if let Some(own) = part.value(&(*sample).into()).filter(|_| known.insert(&sample.variant)) {
             *variants_of.entry(own.clone()).or_default() += 1;
             asked.push((&sample.variant, own));
         }

@@ -20,7 +20,7 @@ pub struct Name {
 
 /// Name and case of one draft, before the user's names and the file's.
 #[derive(Clone, Default)]
-struct Own {
+struct DraftName {
     name: Option<String>,
     case: String,
     under: Option<String>,
@@ -28,12 +28,13 @@ struct Own {
 }
 
 /// Names the drafts of one file. `given` is the user's name for them.
-pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
-    let mut all = vec![Own::default(); drafts.len()];
+pub fn name_drafts(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
+    let mut all = vec![DraftName::default(); drafts.len()];
     let (named, others): (Vec<usize>, Vec<usize>) =
         (0..drafts.len()).partition(|at| own_name(&drafts[*at]).is_some());
     let pick = |places: &[usize]| places.iter().map(|at| drafts[*at].clone()).collect::<Vec<_>>();
-    let found = [of_named(&pick(&named)), of_headings(&pick(&others), given.is_some())];
+    let found =
+        [names_from_outputs(&pick(&named)), names_from_headings(&pick(&others), given.is_some())];
     for (places, own) in [&named, &others].into_iter().zip(found) {
         places.iter().zip(own).for_each(|(at, own)| all[*at] = own);
     }
@@ -44,7 +45,7 @@ pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
         (None, Some(found)) => found,
         (None, None) => stem.to_owned(),
     };
-    let names = all.into_iter().map(|Own { name, case, under, by_line }| Name {
+    let names = all.into_iter().map(|DraftName { name, case, under, by_line }| Name {
         variant: named(name),
         under: named(under),
         case,
@@ -75,12 +76,12 @@ fn below(name: &mut Option<String>, more: &str) {
 
 /// Names outputs that name their variants. A variant that occurs twice, under two headings, is
 /// split by these; two tables under one heading are split by their lines.
-fn of_named(drafts: &[Draft]) -> Vec<Own> {
+fn names_from_outputs(drafts: &[Draft]) -> Vec<DraftName> {
     let own = |draft: &Draft| {
         let (name, under) = (own_name(draft), own_name(draft));
-        Own { name, case: case(draft), under, ..Own::default() }
+        DraftName { name, case: case(draft), under, ..DraftName::default() }
     };
-    let mut all: Vec<Own> = drafts.iter().map(own).collect();
+    let mut all: Vec<DraftName> = drafts.iter().map(own).collect();
     let is_table = |at: usize| drafts[at].tool == Tool::Table;
     let title = |at: usize| drafts[at].headings.last().map(|(_, text)| text);
     let mut seen: BTreeMap<(bool, &Option<String>, String, &str), usize> = BTreeMap::new();
@@ -104,7 +105,7 @@ fn of_named(drafts: &[Draft]) -> Vec<Own> {
 }
 
 /// Names outputs by what stands above them. Equal ones that the user named are repetitions.
-fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
+fn names_from_headings(drafts: &[Draft], is_given: bool) -> Vec<DraftName> {
     let mut cases: Vec<String> = drafts.iter().map(case).collect();
     let mut parts = by_heading(drafts, &cases);
     let tools: BTreeSet<Tool> = drafts.iter().map(|draft| draft.tool).collect();
@@ -141,7 +142,7 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
         }
     }
     for group in alike(&names, &loads).into_iter().filter(|_| !is_given) {
-        for (at, like) in not_shown(drafts, &group, names[group[0]].is_none()) {
+        for (at, like) in unproven_repetitions(drafts, &group, names[group[0]].is_none()) {
             below(&mut names[at], &at_line(drafts, like));
             by_line[at] = true;
         }
@@ -157,7 +158,7 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
         }
     }
     let all = names.into_iter().zip(cases).zip(under.into_iter().zip(by_line));
-    all.map(|((name, case), (under, by_line))| Own { name, case, under, by_line }).collect()
+    all.map(|((name, case), (under, by_line))| DraftName { name, case, under, by_line }).collect()
 }
 
 /// Returns "wrk at line 32", with a number if several outputs begin at that line.
@@ -248,7 +249,11 @@ pub fn words(command: &str) -> Vec<&str> {
 /// command or prompt of their own with nothing else in between, no loop that repeats the same. Each
 /// comes with the output that it does repeat, or with itself. If the group has no name and some are
 /// not repetitions, all are returned: none may get the name of the whole.
-fn not_shown(drafts: &[Draft], group: &[usize], is_nameless: bool) -> Vec<(usize, usize)> {
+fn unproven_repetitions(
+    drafts: &[Draft],
+    group: &[usize],
+    is_nameless: bool,
+) -> Vec<(usize, usize)> {
     let mut outputs_of: BTreeMap<u32, usize> = BTreeMap::new();
     for typed in group.iter().filter_map(|at| drafts[*at].typed.as_ref()) {
         *outputs_of.entry(typed.line).or_default() += 1;
@@ -389,7 +394,7 @@ mod tests {
     }
 
     fn names(drafts: &[Draft]) -> Vec<String> {
-        let names = of_file(drafts, "file", None);
+        let names = name_drafts(drafts, "file", None);
         names.into_iter().map(|name| format!("{}|{}", name.variant, name.case)).collect()
     }
 
@@ -454,7 +459,7 @@ mod tests {
         none.iter_mut().for_each(|draft| draft.typed = None);
         assert_eq!(names(&none), apart);
         // The user's name makes them one variant.
-        assert!(of_file(&none, "file", Some("mine")).iter().all(|name| name.variant == "mine"));
+        assert!(name_drafts(&none, "file", Some("mine")).iter().all(|name| name.variant == "mine"));
     }
 
     #[test]
@@ -466,7 +471,7 @@ mod tests {
         all[0].asked.url = Some("http://h:1/".into());
         all[1].asked.url = Some("http://h:2/".into());
         assert_eq!(names(&all), ["h:1|", "h:2|"]);
-        let given = of_file(&all, "file", Some("mine"));
+        let given = name_drafts(&all, "file", Some("mine"));
         assert_eq!(given[1].variant, "mine: h:2");
         // One heading over two addresses names the study, not its variants.
         all.iter_mut().for_each(|draft| draft.headings.push((1, "Study".into())));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 
-use crate::claim::{Against, Claim, Listed};
+use crate::claim::{Claim, Listed, StatedChange};
 
 /// The tool that made an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -215,7 +215,7 @@ pub struct Draft {
     /// One unit of the last digit of a table's values, by metric key.
     pub steps: BTreeMap<String, f64>,
     /// Differences to other outputs that it states.
-    pub against: Vec<Against>,
+    pub against: Vec<StatedChange>,
     pub source: Source,
 }
 
@@ -230,7 +230,7 @@ pub struct Typed {
 
 /// Everything found in a file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct FileContents {
     pub drafts: Vec<Draft>,
     pub unread: Vec<Unread>,
     pub claims: Vec<Claim>,

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Read};
 
-use crate::sample::{Draft, Found, Unread};
+use crate::sample::{Draft, FileContents, Unread};
 use crate::trouble::{Trouble, too_long};
 use crate::{block, claim, formats, text};
 
@@ -15,13 +15,13 @@ const LINES_MAX: usize = 2_000_000;
 const HEAD: usize = 64 << 10;
 
 /// Reads a file: its outputs, and what looked like an output but could not be read.
-pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
+pub fn read(file: &str, mut reader: impl BufRead) -> Result<FileContents, Trouble> {
     let mut head = Vec::new();
     let broken = |error: std::io::Error| Trouble::at(1, format!("cannot be read: {error}"));
     reader.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(broken)?;
     if formats::k6_csv::is_points(&head) {
         let drafts = formats::k6_csv::read_points(head.chain(reader), file)?;
-        return Ok(Found { drafts, ..Found::default() });
+        return Ok(FileContents { drafts, ..FileContents::default() });
     }
     let mut bytes = head;
     let room = TEXT_MAX - bytes.len() as u64 + 1;
@@ -49,7 +49,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
     let mut found = if is_json {
         json(text, file)?
     } else if let Some(drafts) = formats::k6_csv::read_summary(text, file) {
-        Found { drafts: drafts?, ..Found::default() }
+        FileContents { drafts: drafts?, ..FileContents::default() }
     } else {
         text::read(text, file)
     };
@@ -69,7 +69,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
 }
 
 /// Reads JSON; what only begins like JSON may still be text that holds outputs.
-fn json(text: &str, file: &str) -> Result<Found, Trouble> {
+fn json(text: &str, file: &str) -> Result<FileContents, Trouble> {
     match formats::json::read(text, file, 1) {
         Ok(found) => Ok(found),
         Err(trouble) => {

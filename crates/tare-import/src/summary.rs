@@ -3,7 +3,7 @@
 
 use tare_model::Metric;
 
-use crate::claim::{Against, Change, Claim, Listed, Says};
+use crate::claim::{Change, Claim, Listed, Says, StatedChange};
 use crate::context::is_name;
 use crate::numbers::{self, whole};
 use crate::sample::{Draft, Tool};
@@ -42,7 +42,7 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
             runs = Some(n);
         } else if let Some((percent, step)) = percent(key, text) {
             let other = versus(key).map(|(_, other)| other.to_owned());
-            changes.push(Against {
+            changes.push(StatedChange {
                 line: first + taken - 1,
                 text: line.trim().to_owned(),
                 other: other.unwrap_or_default(),
@@ -107,7 +107,7 @@ pub fn overheads(lines: &[&str], first: usize) -> Option<Vec<Listed>> {
         let (percent, step) = numbers::percent(text)?;
         let (own, other) = versus(name).unwrap_or((name, ""));
         let (line, text) = (first + at + 1, format!("{title}: {}", line.trim()));
-        let against = Against { line, text, other: other.to_owned(), percent, step };
+        let against = StatedChange { line, text, other: other.to_owned(), percent, step };
         Some(Listed { name: own.to_owned(), against })
     };
     let listed: Vec<Listed> =

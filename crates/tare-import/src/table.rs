@@ -19,7 +19,7 @@ pub use meaning::{Quantity as Kind, Unit as KindOfUnit, meaning, unit};
 
 /// Contents of a table: one draft per variant and case, and the differences that it states.
 #[derive(Default)]
-pub struct Told {
+pub struct TableContents {
     pub drafts: Vec<Draft>,
     pub claims: Vec<Claim>,
     /// Rows, counted from the head, that state differences without the values behind them.
@@ -69,10 +69,10 @@ struct Value {
 }
 
 /// `first` is the line of the table's head; `above` is the text above it.
-pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
-    let table = Table::of(grid, above);
+pub fn read(grid: &Grid, first: usize, above: &str) -> TableContents {
+    let table = Table::from_grid(grid, above);
     let values = table.values();
-    let mut told = Told::default();
+    let mut told = TableContents::default();
     for value in &values {
         let case = Some(value.case.clone()).filter(|case| !case.is_empty());
         // A second value of the same kind begins another draft: a repetition, or an unknown load.
@@ -109,7 +109,7 @@ pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
         let is_of_changes = table.heads.iter().any(is_change);
         // A table of other things may be full of percentages.
         let unchecked = if is_of_changes { table.unchecked(&[], first) } else { Vec::new() };
-        return Told { unchecked, ..Told::default() };
+        return TableContents { unchecked, ..TableContents::default() };
     }
     told.claims = table.changes(&values, first);
     told.unchecked = table.unchecked(&told.claims, first);
@@ -159,7 +159,7 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn of(grid: &'a Grid, above: &str) -> Self {
+    fn from_grid(grid: &'a Grid, above: &str) -> Self {
         let columns = grid.head.len();
         let cells =
             |at: usize| grid.rows.iter().filter_map(move |(_, r)| r.get(at)).map(String::as_str);
@@ -201,7 +201,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns columns with heads that say what their numbers are; none if all are error counts.
-    fn of_metrics(&self) -> Vec<usize> {
+    fn metric_columns(&self) -> Vec<usize> {
         let is = |at: &usize, wanted: fn(Quantity) -> bool| {
             *at > 0 && self.numeric[*at] && self.heads[*at].quantity.is_some_and(wanted)
         };
@@ -223,7 +223,7 @@ impl<'a> Table<'a> {
     }
 
     fn values(&self) -> Vec<Value> {
-        let columns = self.of_metrics();
+        let columns = self.metric_columns();
         match columns.is_empty() {
             true => self.by_columns(),
             false => self.by_rows(&columns),
@@ -591,12 +591,12 @@ fn candidates(
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Told {
+    fn told(text: &str) -> TableContents {
         let lines: Vec<&str> = text.lines().collect();
         read(&found(&lines).unwrap(), 1, "")
     }
 
-    fn values(told: &Told) -> Vec<String> {
+    fn values(told: &TableContents) -> Vec<String> {
         let of = |draft: &Draft| {
             let values: Vec<String> =
                 draft.values.iter().map(|(k, v)| format!("{k}={v}")).collect();

@@ -4,7 +4,7 @@ use crate::block::{Block, fence_mark, is_heading, is_value};
 use crate::claim::Claim;
 use crate::command::Command;
 use crate::context::{Context, bold, html_heading};
-use crate::sample::{Draft, Found, Unread};
+use crate::sample::{Draft, FileContents, Unread};
 use crate::trouble::{Trouble, too_long};
 use crate::{formats, html, summary, table};
 
@@ -17,7 +17,7 @@ const CLAIMS_MAX: usize = 300;
 /// Most lines in which tables and summaries are looked for; a book has fewer.
 const TRIES_MAX: usize = 50_000;
 
-pub fn read(text: &str, file: &str) -> Found {
+pub fn read(text: &str, file: &str) -> FileContents {
     let plain = html::plain(text);
     let mut lines: Vec<&str> = plain.lines().map(unquoted).collect();
     let mut reader = Reader { file, ..Reader::default() };
@@ -42,7 +42,7 @@ pub fn read(text: &str, file: &str) -> Found {
 struct Reader<'a> {
     file: &'a str,
     context: Context,
-    found: Found,
+    found: FileContents,
     fence: Option<String>,
     no_json_before: usize,
     /// Lines searched for tables and summaries so far.
@@ -75,7 +75,7 @@ impl Reader<'_> {
         self.unglue(lines, at, in_fence);
         if let Some((length, read)) = self.json(lines, at).or_else(|| output(lines, at)) {
             match read {
-                Ok(Found { drafts, unread, .. }) => {
+                Ok(FileContents { drafts, unread, .. }) => {
                     self.add(drafts, at, &lines[at..at + length]);
                     self.found.unread.extend(unread);
                 }
@@ -231,7 +231,7 @@ fn is_indented_command(line: &str) -> bool {
     first.is_some_and(|first| FIRST.contains(&first) || Command::is_tool(first))
 }
 
-type Read = (usize, Result<Found, Trouble>);
+type Read = (usize, Result<FileContents, Trouble>);
 
 /// Reads an output that begins at line `at`, if there is one.
 fn output(lines: &[&str], at: usize) -> Option<Read> {
@@ -246,7 +246,7 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
     let most = (1..rest.len()).find(|from| is_other(*from)).unwrap_or(rest.len());
     let length = (format.length)(&rest[..most]).clamp(1, most);
     let block = Block { first: at + 1, lines: &rest[..length] };
-    let found = |drafts| Found { drafts, ..Found::default() };
+    let found = |drafts| FileContents { drafts, ..FileContents::default() };
     Some((length, (format.read)(&block).map(found)))
 }
 
@@ -274,7 +274,7 @@ fn json(lines: &[&str], at: usize, in_fence: bool) -> Option<String> {
     Some(lines[at..at + length].join("\n"))
 }
 
-fn read_json(text: &str, file: &str, first: usize) -> Result<Found, Trouble> {
+fn read_json(text: &str, file: &str, first: usize) -> Result<FileContents, Trouble> {
     match text.len() > formats::json::BYTES_MAX {
         true => Err(too_long(text.as_bytes(), first, formats::json::BYTES_MAX, "JSON")),
         false => formats::json::read(text, file, first),

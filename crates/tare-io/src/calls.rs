@@ -100,14 +100,14 @@ impl Call {
 
 /// How often a call was made, and how long that took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct CallCount {
     pub calls: u64,
     pub elapsed: DurationNs,
 }
 
 /// Repeats a call until `length` has passed.
-pub fn make(call: Call, length: DurationNs) -> io::Result<Counted> {
-    let mut made = Maker::new(call)?;
+pub fn repeat_for(call: Call, length: DurationNs) -> io::Result<CallCount> {
+    let mut made = CallRunner::new(call)?;
     // Warm-up: starts threads and faults pages in.
     made.batch(1)?;
     let begun = monotonic_now();
@@ -118,7 +118,7 @@ pub fn make(call: Call, length: DurationNs) -> io::Result<Counted> {
         calls += batch;
         let elapsed = monotonic_now().since(begun);
         if elapsed >= length {
-            return Ok(Counted { calls, elapsed });
+            return Ok(CallCount { calls, elapsed });
         }
         // Fills the time left, but at most an eighth of the whole, at the pace measured so far.
         let each = (elapsed.as_ns() / calls).max(1);
@@ -134,7 +134,7 @@ const REGION_PAGES: usize = 256;
 const TRUE: [&CStr; 2] = [c"/bin/true", c"/usr/bin/true"];
 
 /// A call and the resources it needs.
-struct Maker {
+struct CallRunner {
     call: Call,
     pipe: Option<(OwnedFd, OwnedFd)>,
     epoll: Option<(OwnedFd, OwnedFd)>,
@@ -143,11 +143,11 @@ struct Maker {
     futex: u32,
 }
 
-impl Maker {
+impl CallRunner {
     fn new(call: Call) -> io::Result<Self> {
         let program = match call {
             Call::Exec => {
-                let found = TRUE.into_iter().find(|path| is_there(path));
+                let found = TRUE.into_iter().find(|path| is_executable(path));
                 found.ok_or_else(|| io::Error::other("there is no /bin/true to exec"))?
             }
             _ => TRUE[0],
@@ -257,7 +257,7 @@ fn in_child(program: Option<&'static CStr>) -> io::Result<()> {
     }
 }
 
-fn is_there(path: &CStr) -> bool {
+fn is_executable(path: &CStr) -> bool {
     // SAFETY: the path ends in null.
     unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn every_call_is_made_and_counted() {
         for call in Call::ALL {
-            let counted = make(call, DurationNs::from_ms(1)).unwrap();
+            let counted = repeat_for(call, DurationNs::from_ms(1)).unwrap();
             assert!(counted.calls > 0, "{call:?}");
             assert!(counted.elapsed >= DurationNs::from_ms(1), "{call:?}");
             assert_eq!(Call::parse(call.name()), Ok(call));

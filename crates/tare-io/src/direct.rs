@@ -67,7 +67,7 @@ impl DirectReactor {
     }
 
     fn open(&self, to: &Endpoint, from: Option<IpAddr>) -> io::Result<Socket> {
-        let socket = socket::outgoing(to, from, Blocking::Yes, self.sockets)?;
+        let socket = socket::open_outgoing(to, from, Blocking::Yes, self.sockets)?;
         socket.connect_timeout(&socket::address(to)?, self.timeout)?;
         socket.set_read_timeout(Some(RECEIVE_LIMIT))?;
         socket.set_write_timeout(Some(self.timeout))?;
@@ -107,7 +107,7 @@ impl DirectReactor {
                 self.lent = true;
                 self.push(Happened::Received(Chunk { index: 0, len: length as u32 }));
             }
-            Err(error) if socket::is_not_yet(&error) => {}
+            Err(error) if socket::is_retryable(&error) => {}
             Err(error) => self.push(failed(&error)),
         }
     }
@@ -149,13 +149,13 @@ impl Reactor for DirectReactor {
     fn send(&mut self, token: Token, bytes: Outgoing) {
         assert_eq!(token, self.token(), "send on a closed connection");
         let Some(socket) = &self.socket else { return };
-        let mut left = self.kept.of(&bytes);
+        let mut left = self.kept.bytes(&bytes);
         while !left.is_empty() {
             match socket::send(socket.as_raw_fd(), left) {
                 Ok(n) => left = &left[n..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A datagram that finds no room is lost, as it could be on the network.
-                Err(error) if self.datagrams && socket::is_not_yet(&error) => break,
+                Err(error) if self.datagrams && socket::is_retryable(&error) => break,
                 Err(error) => {
                     let happened = failed(&error);
                     return self.push(happened);
@@ -164,7 +164,7 @@ impl Reactor for DirectReactor {
         }
         self.awaiting = true;
         if bytes.is_reported() {
-            self.push(Happened::Sent(bytes.spent()));
+            self.push(Happened::Sent(bytes.into_cleared_buffer()));
         }
     }
 

@@ -145,7 +145,7 @@ impl EpollReactor {
             let connection = &mut self.connections[slot as usize];
             let Some(fd) = connection.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
             let Some(unsent) = connection.unsent.front_mut() else { break };
-            let left = &self.kept.of(&unsent.bytes)[unsent.sent..];
+            let left = &self.kept.bytes(&unsent.bytes)[unsent.sent..];
             match socket::send(fd, left) {
                 Ok(n) if n == left.len() => self.finish_send(slot),
                 Ok(n) => unsent.sent += n,
@@ -170,7 +170,10 @@ impl EpollReactor {
         let token = Token { slot, generation: connection.generation };
         match connection.unsent.pop_front() {
             Some(Unsent { bytes, .. }) if bytes.is_reported() => {
-                self.ready.push(Completion { token, happened: Happened::Sent(bytes.spent()) });
+                self.ready.push(Completion {
+                    token,
+                    happened: Happened::Sent(bytes.into_cleared_buffer()),
+                });
             }
             _ => {}
         }
@@ -291,14 +294,15 @@ impl Reactor for EpollReactor {
 
     fn connect(&mut self, slot: u32, to: &Endpoint, from: Option<IpAddr>) -> Token {
         let token = self.next_token(slot);
-        let started = socket::outgoing(to, from, Blocking::No, self.sockets).and_then(|socket| {
-            match socket.connect(&socket::address(to)?) {
-                Ok(()) => {}
-                Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-                Err(error) => return Err(error),
-            }
-            self.install(token, socket.into(), true)
-        });
+        let started =
+            socket::open_outgoing(to, from, Blocking::No, self.sockets).and_then(|socket| {
+                match socket.connect(&socket::address(to)?) {
+                    Ok(()) => {}
+                    Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+                    Err(error) => return Err(error),
+                }
+                self.install(token, socket.into(), true)
+            });
         if let Err(error) = started {
             self.fail(slot, &error);
         }
@@ -326,7 +330,7 @@ impl Reactor for EpollReactor {
         if connection.unsent.is_empty()
             && let Some(fd) = &connection.fd
         {
-            let all = self.kept.of(&bytes);
+            let all = self.kept.bytes(&bytes);
             sent = match socket::send(fd.as_raw_fd(), all) {
                 Ok(sent) => sent,
                 Err(error)
@@ -338,7 +342,10 @@ impl Reactor for EpollReactor {
             };
             if sent == all.len() {
                 if bytes.is_reported() {
-                    self.ready.push(Completion { token, happened: Happened::Sent(bytes.spent()) });
+                    self.ready.push(Completion {
+                        token,
+                        happened: Happened::Sent(bytes.into_cleared_buffer()),
+                    });
                 }
                 return;
             }

@@ -91,7 +91,7 @@ impl Read for Input {
 /// that a planted link cannot redirect it, and the old file stays until then. Links and streams are
 /// trusted only if they belong to this user or root.
 #[derive(Debug)]
-pub enum Outlet {
+pub enum OutputFile {
     File {
         folder: OwnedFd,
         name: OsString,
@@ -103,7 +103,7 @@ pub enum Outlet {
 /// The kernel's own limit of links in a path.
 const LINKS_MAX: usize = 40;
 
-impl Outlet {
+impl OutputFile {
     /// Creates and changes nothing yet; an error says why the output cannot be written.
     pub fn find(path: &Path) -> io::Result<Self> {
         let no = |kind, text: &str| Err(io::Error::new(kind, text.to_owned()));

@@ -10,7 +10,6 @@ pub mod direct;
 pub mod endpoint;
 pub mod epoll;
 pub mod files;
-pub mod guest;
 pub mod net_config;
 pub mod owned;
 pub mod plugin;
@@ -21,6 +20,7 @@ pub mod socket;
 pub mod system;
 pub mod time;
 pub mod uring;
+pub mod vm_init;
 
 pub use buffers::Buffers;
 pub use endpoint::Endpoint;

@@ -55,7 +55,7 @@ fn shown(path: &Path) -> String {
 /// Keeps other users from changing what this process and its children create, whatever the umask.
 /// If it is root, also removes from PATH the folders in which other users can put programs.
 /// Call this before any thread is started.
-pub fn tighten() {
+pub fn restrict_umask_and_path() {
     let others = Mode::WGRP | Mode::WOTH;
     let before = rustix::process::umask(others);
     rustix::process::umask(before | others);
@@ -65,7 +65,7 @@ pub fn tighten() {
 }
 
 /// Returns the folders that were removed from root's PATH, and why.
-pub fn passed_over() -> &'static [(PathBuf, String)] {
+pub fn removed_from_path() -> &'static [(PathBuf, String)] {
     PASSED_OVER.get().map_or(&[], Vec::as_slice)
 }
 
@@ -220,7 +220,7 @@ fn check_one(path: &Path, trusted: Option<u32>) -> Result<Stat, OwnedError> {
 }
 
 /// Like [`check`], for a file that need not exist yet.
-pub fn check_place(path: &Path) -> Result<PathBuf, OwnedError> {
+pub fn check_new_file(path: &Path) -> Result<PathBuf, OwnedError> {
     let name = path
         .file_name()
         .ok_or_else(|| OwnedError::Kind { path: shown(path), expected: "the name of a file" })?;
@@ -294,7 +294,7 @@ const LIST_BYTES: usize = 256;
 
 /// Makes a folder and its missing parents with mode 0700, and returns its real path. Only root and
 /// this user may control the parents that exist.
-pub fn make_missing(path: &Path) -> Result<PathBuf, OwnedError> {
+pub fn create_dirs(path: &Path) -> Result<PathBuf, OwnedError> {
     let mut missing: Vec<&OsStr> = Vec::new();
     let mut above = path;
     // Climbs to the first parent that exists; a dangling link counts as existing.
@@ -333,7 +333,7 @@ const OPEN_FOLDER: OFlags =
 impl Folder {
     /// Opens a folder, and makes it if it is missing.
     pub fn make(path: &Path) -> Result<Self, OwnedError> {
-        Self::open(&make_missing(path)?)
+        Self::open(&create_dirs(path)?)
     }
 
     /// Opens an existing folder. It must belong to this user, and nobody else may write to it.

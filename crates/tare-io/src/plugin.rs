@@ -52,7 +52,7 @@ impl Plugin {
     }
 
     /// Returns 1 if the URL is accepted and 0 if it is refused; anything else is a failure.
-    pub fn answer(&self, url: &CStr) -> i32 {
+    pub fn filter_url(&self, url: &CStr) -> i32 {
         // SAFETY: called as the interface says.
         unsafe { (self.filter)(url.as_ptr()) }
     }
@@ -96,7 +96,7 @@ fn reason(library: *mut c_void) -> Option<String> {
 
 /// Returns this process's standard output, and sends everything else that is written to standard
 /// output or standard error from now on, such as by a library, to /dev/null.
-pub fn keep_stdout() -> std::io::Result<std::fs::File> {
+pub fn take_stdout() -> std::io::Result<std::fs::File> {
     use std::os::fd::{AsFd, AsRawFd};
     let own = std::io::stdout().as_fd().try_clone_to_owned()?;
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null")?;

@@ -10,9 +10,9 @@ use crate::time::{DurationNs, monotonic_now};
 
 /// A process (pidfd) that others than its parent can wait for, with a time limit.
 #[derive(Debug)]
-pub struct Watched(OwnedFd);
+pub struct PidFd(OwnedFd);
 
-impl Watched {
+impl PidFd {
     pub fn new(pid: u32) -> io::Result<Self> {
         // SAFETY: takes no pointers; the descriptor it returns is ours.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
@@ -47,7 +47,7 @@ impl Watched {
     }
 
     /// Waits at most `limit` for the process to end, and returns whether it has.
-    pub fn ends_within(&self, limit: DurationNs) -> bool {
+    pub fn wait_timeout(&self, limit: DurationNs) -> bool {
         let until = monotonic_now() + limit;
         loop {
             let mut poll =

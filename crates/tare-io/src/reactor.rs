@@ -97,7 +97,7 @@ impl Outgoing {
     }
 
     /// Returns the cleared buffer for [`Happened::Sent`].
-    pub fn spent(self) -> Vec<u8> {
+    pub fn into_cleared_buffer(self) -> Vec<u8> {
         match self {
             Self::Quiet(..) | Self::Kept(..) => Vec::new(),
             Self::Owned(mut bytes) => {
@@ -118,7 +118,7 @@ impl KeptBytes {
         KeptId(self.0.len() as u32 - 1)
     }
 
-    pub fn of<'a>(&'a self, outgoing: &'a Outgoing) -> &'a [u8] {
+    pub fn bytes<'a>(&'a self, outgoing: &'a Outgoing) -> &'a [u8] {
         match outgoing {
             Outgoing::Quiet(id, range) | Outgoing::Kept(id, range) => {
                 &self.0[id.0 as usize][range.start..range.end]

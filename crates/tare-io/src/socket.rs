@@ -58,7 +58,7 @@ pub fn address(endpoint: &Endpoint) -> io::Result<SockAddr> {
 }
 
 /// Opens a socket that is ready to connect to `to`.
-pub fn outgoing(
+pub fn open_outgoing(
     to: &Endpoint,
     from: Option<IpAddr>,
     blocking: Blocking,
@@ -228,7 +228,7 @@ pub(crate) fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
 }
 
 /// Whether a send or receive can be retried: no room, no bytes, interrupted, or no driver memory.
-pub fn is_not_yet(error: &io::Error) -> bool {
+pub fn is_retryable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS))
 }
 

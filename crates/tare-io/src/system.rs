@@ -91,11 +91,11 @@ pub fn set_variable(name: &str, value: &std::ffi::OsStr) {
 
 /// The CPUs this process may run on.
 pub fn allowed_cpus() -> Vec<usize> {
-    cpus_of(0)
+    process_cpus(0)
 }
 
 /// The CPUs that a process may run on (0 is this process); none if it has ended.
-pub fn cpus_of(pid: u32) -> Vec<usize> {
+pub fn process_cpus(pid: u32) -> Vec<usize> {
     // SAFETY: an all-zero set is valid, and the call fills it.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -164,7 +164,7 @@ pub fn terminal_columns() -> Option<u16> {
 }
 
 /// Calls `handler` at each of these signals. It must only do what a signal handler may: touch
-/// atomics, read the clock, [`end_by`] and [`exit_at_once`].
+/// atomics, read the clock, [`raise_with_default_action`] and [`exit_at_once`].
 pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()> {
     for signal in signals {
         // SAFETY: an all-zero sigaction is valid, and the handler is a function of the right type.
@@ -183,7 +183,7 @@ pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()
 
 /// Restores a signal's default action and sends the signal to this process. May be called in a
 /// handler; the signal takes effect when the handler returns.
-pub fn end_by(signal: i32) {
+pub fn raise_with_default_action(signal: i32) {
     // SAFETY: both take no pointers that matter here, and both may be called in signal handlers.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);

@@ -286,11 +286,11 @@ impl UringReactor {
         let Some(sent) = self.connections[token.slot as usize].sending.take() else { return };
         let happened = if result < 0 {
             Happened::Failed(-result)
-        } else if (result as usize) < self.kept.of(&sent).len() {
+        } else if (result as usize) < self.kept.bytes(&sent).len() {
             // MSG_WAITALL sends all or fails; short means the peer went away in the middle.
             Happened::Failed(libc::EPIPE)
         } else {
-            Happened::Sent(sent.spent())
+            Happened::Sent(sent.into_cleared_buffer())
         };
         into.push(Completion { token, happened });
     }
@@ -332,11 +332,12 @@ impl Reactor for UringReactor {
 
     fn connect(&mut self, slot: u32, to: &Endpoint, from: Option<IpAddr>) -> Token {
         let token = self.next_token(slot);
-        let started = socket::outgoing(to, from, Blocking::Yes, self.sockets).and_then(|socket| {
-            let address = Box::new(socket::address(to)?);
-            self.install(slot, socket.into())?;
-            Ok(address)
-        });
+        let started =
+            socket::open_outgoing(to, from, Blocking::Yes, self.sockets).and_then(|socket| {
+                let address = Box::new(socket::address(to)?);
+                self.install(slot, socket.into())?;
+                Ok(address)
+            });
         match started {
             Ok(address) => {
                 let entry = opcode::Connect::new(
@@ -374,7 +375,7 @@ impl Reactor for UringReactor {
         assert_eq!(connection.generation, token.generation, "send on a closed connection");
         assert!(connection.sending.is_none(), "send before the last one ended");
         // Moving the buffer below does not move the bytes that it points to.
-        let to_send = self.kept.of(&bytes);
+        let to_send = self.kept.bytes(&bytes);
         let (start, len) = (to_send.as_ptr(), to_send.len());
         let send = opcode::Send::new(types::Fixed(token.slot), start, len as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);

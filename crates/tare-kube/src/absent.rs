@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::error::KubeError;
 use crate::kind::Kind;
-use crate::which::Which;
+use crate::which::ClusterSelector;
 
 #[derive(Debug)]
 pub struct Cluster {
-    pub which: Which,
+    pub which: ClusterSelector,
     pub context: Option<String>,
     pub server: String,
     pub namespace: String,
@@ -23,7 +23,7 @@ pub fn manifest(_: &str) -> Result<Value, KubeError> {
 }
 
 impl Cluster {
-    pub fn connect(_: &Which) -> Result<Self, KubeError> {
+    pub fn connect(_: &ClusterSelector) -> Result<Self, KubeError> {
         absent()
     }
 

@@ -22,7 +22,7 @@ use tower::util::MapResponseLayer;
 use crate::bounded::{Allowance, Bounded};
 use crate::error::{KubeError, in_words, line};
 use crate::kind::Kind;
-use crate::which::Which;
+use crate::which::ClusterSelector;
 
 /// A connection to a cluster.
 pub struct Cluster {
@@ -31,7 +31,7 @@ pub struct Cluster {
     allowance: Allowance,
     /// How long a call is retried.
     tries: DurationNs,
-    pub which: Which,
+    pub which: ClusterSelector,
     /// The context in use, even if none was named: the current one may change later.
     pub context: Option<String>,
     /// Its address, for messages.
@@ -54,7 +54,7 @@ const LIST_WITHIN: DurationNs = DurationNs::from_secs(60);
 type Objects = Api<DynamicObject>;
 
 impl Cluster {
-    pub fn connect(which: &Which) -> Result<Self, KubeError> {
+    pub fn connect(which: &ClusterSelector) -> Result<Self, KubeError> {
         let runtime = runtime()?;
         let (config, context) = runtime.block_on(config(which))?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
@@ -85,7 +85,7 @@ impl Cluster {
     /// Returns the server's version: the cheapest call there is.
     pub fn version(&self) -> Result<String, KubeError> {
         self.allowance.refill();
-        let answer = self.tried("ask", "the cluster's version", false, || async {
+        let answer = self.with_retries("ask", "the cluster's version", false, || async {
             self.client.apiserver_version().await
         })?;
         Ok(answer.git_version)
@@ -104,11 +104,11 @@ impl Cluster {
         let typed: DynamicObject = serde_json::from_value(object)
             .map_err(|error| KubeError::Usage(format!("{what}: {error}")))?;
         let api = self.api(kind, namespace);
-        let made = self.tried("create", &what, true, || api.create(&POST, &typed));
+        let made = self.with_retries("create", &what, true, || api.create(&POST, &typed));
         match made {
             // Names are unique to this run, so the object is ours.
             Err(KubeError::Refused { why, .. }) if why.contains(LOST) => {
-                value(&self.tried("get", &what, false, || api.get(&name))?)
+                value(&self.with_retries("get", &what, false, || api.get(&name))?)
             }
             made => value(&made?),
         }
@@ -123,7 +123,10 @@ impl Cluster {
     ) -> Result<Option<Value>, KubeError> {
         let api = self.api(kind, namespace);
         let what = what(kind, namespace, name);
-        self.tried("get", &what, false, || api.get_opt(name))?.as_ref().map(value).transpose()
+        self.with_retries("get", &what, false, || api.get_opt(name))?
+            .as_ref()
+            .map(value)
+            .transpose()
     }
 
     /// Returns all objects with these labels, in all namespaces if `namespace` is empty.
@@ -155,7 +158,7 @@ impl Cluster {
         let mut all = Vec::new();
         let limit = monotonic_now() + LIST_WITHIN;
         while monotonic_now() < limit && all.len() < OBJECTS_MAX {
-            let page = self.tried("list", &what, false, || api.list(&asked))?;
+            let page = self.with_retries("list", &what, false, || api.list(&asked))?;
             let is_empty = page.items.is_empty();
             for object in page.items {
                 all.push(value(&object)?);
@@ -183,7 +186,7 @@ impl Cluster {
             uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
         let how = DeleteParams { preconditions, ..DeleteParams::background() };
         let what = what(kind, namespace, name);
-        match self.tried("delete", &what, false, || opt(api.delete(name, &how))) {
+        match self.with_retries("delete", &what, false, || opt(api.delete(name, &how))) {
             Ok(found) => Ok(found.is_some()),
             // Another object has this name by now.
             Err(KubeError::Refused { why, .. }) if uid.is_some() && why.contains("UID") => {
@@ -204,7 +207,7 @@ impl Cluster {
         let api = self.api(kind, namespace);
         let (how, patch) = (PatchParams::default(), Patch::Merge(patch));
         let what = what(kind, namespace, name);
-        value(&self.tried("patch", &what, false, || api.patch(name, &how, &patch))?)
+        value(&self.with_retries("patch", &what, false, || api.patch(name, &how, &patch))?)
     }
 
     /// Returns the API for one call, which starts with a full allowance.
@@ -218,7 +221,7 @@ impl Cluster {
     }
 
     /// Retries until there is an answer or the time is over: servers restart, and may be busy.
-    fn tried<T, F>(
+    fn with_retries<T, F>(
         &self,
         verb: &'static str,
         what: &str,
@@ -321,7 +324,7 @@ fn runtime() -> Result<Runtime, KubeError> {
 }
 
 /// Finds the configuration as kubectl does: `$KUBECONFIG`, `~/.kube/config`, or within a pod.
-async fn config(which: &Which) -> Result<(Config, Option<String>), KubeError> {
+async fn config(which: &ClusterSelector) -> Result<(Config, Option<String>), KubeError> {
     let options = KubeConfigOptions { context: which.context.clone(), ..Default::default() };
     // A kubeconfig may name programs to run, so nobody else may be able to write it.
     for path in kubeconfigs(which) {
@@ -342,15 +345,15 @@ async fn config(which: &Which) -> Result<(Config, Option<String>), KubeError> {
         Err(error) => Err(error),
     };
     let mut config = config.or_else(|error| match (which, Config::incluster()) {
-        (Which { context: None, kubeconfig: None }, Ok(config)) => Ok(config),
-        _ => Err(of_config(&error)),
+        (ClusterSelector { context: None, kubeconfig: None }, Ok(config)) => Ok(config),
+        _ => Err(config_error(&error)),
     })?;
     config.connect_timeout = Some(CALL);
     Ok((config, context))
 }
 
 /// Returns those of the files to read that exist.
-fn kubeconfigs(which: &Which) -> Vec<PathBuf> {
+fn kubeconfigs(which: &ClusterSelector) -> Vec<PathBuf> {
     let named = which.kubeconfig.clone().map(|path| vec![path]);
     let given = || std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty());
     let listed = || Some(std::env::split_paths(&given()?).collect());
@@ -359,7 +362,7 @@ fn kubeconfigs(which: &Which) -> Vec<PathBuf> {
     all.into_iter().filter(|path| path.exists()).collect()
 }
 
-fn check_context(file: &Kubeconfig, which: &Which) -> Result<(), KubeError> {
+fn check_context(file: &Kubeconfig, which: &ClusterSelector) -> Result<(), KubeError> {
     let names: Vec<&str> = file.contexts.iter().map(|context| context.name.as_str()).collect();
     match &which.context {
         Some(wanted) if !names.contains(&wanted.as_str()) => {
@@ -372,7 +375,7 @@ fn check_context(file: &Kubeconfig, which: &Which) -> Result<(), KubeError> {
     }
 }
 
-fn of_config(error: &KubeconfigError) -> KubeError {
+fn config_error(error: &KubeconfigError) -> KubeError {
     let words = in_words(error);
     match error {
         KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath => {

@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::cluster::Cluster;
 use crate::error::{KubeError, in_words, line};
-use crate::which::Which;
+use crate::which::ClusterSelector;
 
 /// The program to run, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exec {
-    pub which: Which,
+    pub which: ClusterSelector,
     pub namespace: String,
     pub pod: String,
     pub container: String,

@@ -18,4 +18,4 @@ mod which;
 pub use cluster::{Cluster, manifest};
 pub use error::KubeError;
 pub use kind::Kind;
-pub use which::Which;
+pub use which::ClusterSelector;

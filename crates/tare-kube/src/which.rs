@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 /// A context of a kubeconfig; each is kubectl's default if left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Which {
+pub struct ClusterSelector {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<PathBuf>,
 }
 
-impl Which {
-    pub fn of_context(context: Option<&str>) -> Self {
+impl ClusterSelector {
+    pub fn from_context(context: Option<&str>) -> Self {
         Self { context: context.map(str::to_owned), kubeconfig: None }
     }
 }

@@ -19,11 +19,11 @@ use tare_model::plain;
 
 use crate::agent::clock::Offset;
 use crate::event::Event;
-use crate::executor::requests::{Ask, Request};
+use crate::executor::requests::{ExecutorRequest, Request};
 use crate::executor::running::{Running, Start};
 use crate::halt::{Halt, OnEnd};
 use crate::machine::commands;
-use protocol::{HeardLine, Hello, PROTOCOL, ToAgent, Word};
+use protocol::{AgentCommand, HeardLine, Hello, PROTOCOL, ToAgent};
 use tare_model::{Failure, Fault};
 
 /// A connection to an agent. Dropping it ends the agent and all that the agent started.
@@ -35,7 +35,7 @@ pub struct Agent {
     next: AtomicU64,
     /// Queue of the writing thread, as the agent may not read. `None` once ended.
     to: Mutex<Option<Sender<String>>>,
-    line: Arc<Line>,
+    line: Arc<PendingRequests>,
     /// The command that runs the agent.
     command: Mutex<Option<Running>>,
     /// It answered late or wrongly, and is sent no further requests.
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Fate {
 
 /// State that waiting requests share with the receiving thread.
 #[derive(Debug, Default)]
-struct Line {
+struct PendingRequests {
     waiting: Mutex<Waiting>,
     /// How many more events of the current launch are kept.
     events_left: AtomicU64,
@@ -79,7 +79,7 @@ struct Waiting {
 /// An agent's answer, not yet parsed as the expected type.
 type Answer = Result<Box<RawValue>, Failure>;
 
-impl Line {
+impl PendingRequests {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -148,20 +148,20 @@ impl Agent {
             let text = format!("{}: the place has no standard input and output", start.who);
             return Err(Failure::environment(text));
         };
-        let stream = (Box::new(from) as serve::From, Box::new(to) as serve::To);
-        Self::over(start.who, stream, Some(running), start.events, timeout, halt)
+        let stream = (Box::new(from) as serve::AgentReader, Box::new(to) as serve::To);
+        Self::connect(start.who, stream, Some(running), start.events, timeout, halt)
     }
 
     /// Waits for the greeting of the agent at the other end of a stream.
-    pub fn over(
+    pub fn connect(
         who: &str,
-        (from, to): (serve::From, serve::To),
+        (from, to): (serve::AgentReader, serve::To),
         command: Option<Running>,
         events: &Sender<Event>,
         timeout: DurationNs,
         halt: &Halt,
     ) -> Result<Self, Failure> {
-        let line = Arc::new(Line::default());
+        let line = Arc::new(PendingRequests::default());
         line.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
         let (greeting, hello) = sync_channel(1);
         line.waiting().greeting = Some(greeting);
@@ -226,7 +226,7 @@ impl Agent {
     }
 
     /// Sets the function that explains why the place is gone.
-    pub fn tell_fate(&mut self, ask: AskFate) {
+    pub fn set_fate_lookup(&mut self, ask: AskFate) {
         self.fate = Some(Fate(ask));
     }
 
@@ -243,7 +243,11 @@ impl Agent {
         *self.clock.lock().unwrap_or_else(|e| e.into_inner()) = offset;
     }
 
-    pub fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
+    pub fn ask<A: ExecutorRequest>(
+        &self,
+        request: A,
+        timeout: DurationNs,
+    ) -> Result<A::Reply, Failure> {
         let reply = self.ask_any(request.into(), timeout)?;
         serde_json::from_str(reply.get()).map_err(|error| {
             let why = plain::short(&error.to_string(), EVENT_CHARS_MAX);
@@ -260,7 +264,7 @@ impl Agent {
             self.line.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
         }
         let Some(answer) = self.line.wait_for(id) else { return Err(self.lost()) };
-        if let Err(error) = self.say(id, Word::Ask(request)) {
+        if let Err(error) = self.say(id, AgentCommand::Ask(request)) {
             self.line.waiting().by_id.remove(&id);
             return Err(error);
         }
@@ -275,7 +279,7 @@ impl Agent {
             if self.halt.is_raised() && !told {
                 told = true;
                 limit = limit.min(monotonic_now() + TIMEOUT_OF_STOPPING);
-                let _ = self.say(0, Word::Cancel);
+                let _ = self.say(0, AgentCommand::Cancel);
             }
             if monotonic_now() > limit {
                 self.line.waiting().by_id.remove(&id);
@@ -285,7 +289,7 @@ impl Agent {
         }
     }
 
-    fn say(&self, id: u64, word: Word) -> Result<(), Failure> {
+    fn say(&self, id: u64, word: AgentCommand) -> Result<(), Failure> {
         let message = serde_json::to_string(&ToAgent { tare: PROTOCOL, id, word });
         // Only a load with scripted requests cannot be serialised.
         let line = message.map_err(|error| {
@@ -315,7 +319,7 @@ impl Agent {
 
     /// Returns why the agent is gone; `None` if it is still there after `timeout`. The end of a
     /// remote place is noticed with a delay.
-    pub fn gone(&self, timeout: DurationNs) -> Option<Failure> {
+    pub fn loss_within(&self, timeout: DurationNs) -> Option<Failure> {
         if self.silent.load(Ordering::Relaxed) {
             return Some(self.did_not_answer("in time"));
         }
@@ -366,13 +370,13 @@ impl Agent {
         self.line.is_closing.store(true, Ordering::Relaxed);
         *self.to.lock().unwrap_or_else(|e| e.into_inner()) = None;
         let silent = self.silent.load(Ordering::Relaxed);
-        let grace = if silent { DurationNs::ZERO } else { commands::patience(grace) };
+        let grace = if silent { DurationNs::ZERO } else { commands::remaining_time(grace) };
         let mut command = self.command();
         let Some(running) = &mut *command else { return };
         if !running.ends_within(grace) {
             running.signal(libc::SIGKILL);
         }
-        if running.ends_within(commands::patience(GRACE)) {
+        if running.ends_within(commands::remaining_time(GRACE)) {
             running.status();
             running.forget_if_gone();
             running.end_drains();
@@ -391,7 +395,7 @@ impl Drop for Agent {
 
 /// Writes queued lines, or keep-alives, until all senders are gone; then the stream ends.
 fn write(mut to: serve::To, outbox: &Receiver<String>) {
-    let alive = ToAgent { tare: PROTOCOL, id: 0, word: Word::Alive };
+    let alive = ToAgent { tare: PROTOCOL, id: 0, word: AgentCommand::Alive };
     let alive = serde_json::to_string(&alive).unwrap_or_default() + "\n";
     loop {
         let line = match outbox.recv_timeout(ALIVE_EVERY) {
@@ -409,13 +413,13 @@ fn write(mut to: serve::To, outbox: &Receiver<String>) {
 /// may be foreign and send anything at any rate, so only a limited amount is kept.
 struct Listener {
     who: String,
-    line: Arc<Line>,
+    line: Arc<PendingRequests>,
     events: Sender<Event>,
     on_end: OnEnd,
 }
 
 impl Listener {
-    fn listen(&self, from: serve::From) {
+    fn listen(&self, from: serve::AgentReader) {
         let mut greeted = false;
         let fault = self.hear(from, &mut greeted).err();
         self.line.waiting().fault = fault;
@@ -428,7 +432,7 @@ impl Listener {
     }
 
     /// Receives until the stream ends; an error is the agent's fault.
-    fn hear(&self, from: serve::From, greeted: &mut bool) -> Result<(), String> {
+    fn hear(&self, from: serve::AgentReader, greeted: &mut bool) -> Result<(), String> {
         let mut reader = BufReader::with_capacity(64 << 10, from);
         let mut line = Vec::new();
         let (mut strange, mut strays) = (0, 0);

@@ -40,7 +40,7 @@ use crate::journal::Entries;
 use crate::launch::spec::LaunchSpec;
 use crate::machine::cgroup::Cgroup;
 use crate::meters::groups::Group;
-use crate::meters::{Footprint, Meter, Quiet, Reading, Used, until_quiet};
+use crate::meters::{Footprint, Meter, MeterReading, Quiet, Reading, until_quiet};
 use crate::network::peers;
 use tare_model::{Failure, Fault};
 
@@ -74,20 +74,20 @@ ids! {
 }
 
 /// One entry, with a lock of its own.
-type One<T> = Arc<Mutex<T>>;
+type Shared<T> = Arc<Mutex<T>>;
 
 /// Entries of one kind, by number.
-struct Held<I, T> {
+struct Registry<I, T> {
     last: AtomicU32,
-    by_id: Mutex<BTreeMap<I, One<T>>>,
+    by_id: Mutex<BTreeMap<I, Shared<T>>>,
 }
 
-impl<I: From<u32> + Ord + Copy, T> Held<I, T> {
+impl<I: From<u32> + Ord + Copy, T> Registry<I, T> {
     fn new() -> Self {
         Self { last: AtomicU32::new(0), by_id: Mutex::default() }
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<I, One<T>>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<I, Shared<T>>> {
         locked(&self.by_id)
     }
 
@@ -97,16 +97,16 @@ impl<I: From<u32> + Ord + Copy, T> Held<I, T> {
         id
     }
 
-    fn get(&self, id: I) -> Result<One<T>, Failure> {
+    fn get(&self, id: I) -> Result<Shared<T>, Failure> {
         let found = self.all().get(&id).cloned();
         found.ok_or_else(|| Failure::usage("nothing of that number is held here"))
     }
 
-    fn take(&self, id: I) -> Option<One<T>> {
+    fn take(&self, id: I) -> Option<Shared<T>> {
         self.all().remove(&id)
     }
 
-    fn take_all(&self) -> Vec<One<T>> {
+    fn take_all(&self) -> Vec<Shared<T>> {
         std::mem::take(&mut *self.all()).into_values().collect()
     }
 }
@@ -136,9 +136,9 @@ pub struct ExecutorPlan {
 
 pub struct Executor {
     plan: ExecutorPlan,
-    servers: Held<ServerId, LocalServer>,
-    meters: Held<MeterId, Attached>,
-    loads: Held<LoadId, Load>,
+    servers: Registry<ServerId, LocalServer>,
+    meters: Registry<MeterId, AttachedMeter>,
+    loads: Registry<LoadId, Load>,
     /// Connections of all open loads.
     connections: Arc<AtomicU32>,
     /// Workers kept for the next load.
@@ -147,7 +147,7 @@ pub struct Executor {
 }
 
 /// A meter and its target.
-struct Attached {
+struct AttachedMeter {
     target: Target,
     meter: Meter,
 }
@@ -167,7 +167,7 @@ struct Connections {
 }
 
 impl Connections {
-    fn of(all: &Arc<AtomicU32>, own: u32) -> Self {
+    fn new(all: &Arc<AtomicU32>, own: u32) -> Self {
         all.fetch_add(own, Ordering::Relaxed);
         Self { own, all: Arc::clone(all) }
     }
@@ -226,7 +226,7 @@ const VALUES_AT_ONCE: usize = 200_000;
 impl Observer for Intervals<'_> {
     fn interval(&mut self, progress: Progress<'_>) {
         if self.kept.len() < INTERVALS_MAX {
-            let mut interval = Measured::of_tally(self.plan, progress.interval);
+            let mut interval = Measured::from_tally(self.plan, progress.interval);
             // A time series shows no other latency.
             interval.latencies.retain(|(series, _)| *series == Series::Headline);
             self.kept.push(interval);
@@ -256,7 +256,7 @@ impl LaneLife {
         self.replies.extend(&more.replies);
     }
 
-    pub fn of<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         parts.into_iter().fold(Self::default(), |mut all, part| {
             all.add(part);
             all
@@ -264,7 +264,7 @@ impl LaneLife {
     }
 
     /// Sums a lane's totals over all workers.
-    fn of_workers(workers: &[Vec<Life>], lane: usize) -> Self {
+    fn from_workers(workers: &[Vec<Life>], lane: usize) -> Self {
         let own = workers.iter().filter_map(|lanes| lanes.get(lane));
         let lives = own.map(|life| Self {
             sent: life.sent,
@@ -272,7 +272,7 @@ impl LaneLife {
             closed_by_server: life.closed_by_server,
             replies: life.replies.clone(),
         });
-        Self::of(&lives.collect::<Vec<_>>())
+        Self::sum(&lives.collect::<Vec<_>>())
     }
 }
 
@@ -299,9 +299,9 @@ impl Executor {
     pub fn new(plan: ExecutorPlan) -> Self {
         Self {
             plan,
-            servers: Held::new(),
-            meters: Held::new(),
-            loads: Held::new(),
+            servers: Registry::new(),
+            meters: Registry::new(),
+            loads: Registry::new(),
             connections: Arc::default(),
             idle: Mutex::default(),
             prober: Mutex::default(),
@@ -347,7 +347,7 @@ impl Executor {
     pub(crate) fn how_it_ended(&self, server: ServerId) -> Answer<Option<String>> {
         let how = locked(&*self.servers.get(server)?).how_it_ended();
         let memory = self.out_of_memory();
-        Ok(how.map(|how| how.told(&memory)))
+        Ok(how.map(|how| how.message(&memory)))
     }
 
     pub(crate) fn logged(&self, server: ServerId) -> Answer<(u64, u64)> {
@@ -381,7 +381,7 @@ impl Executor {
     }
 
     pub(crate) fn peers(&self, port: u16) -> Answer<BTreeMap<IpAddr, u64>> {
-        Ok(peers::of_port(port))
+        Ok(peers::connected_to(port))
     }
 
     /// Opens a meter. If one is open for the target, it looks for the processes again.
@@ -404,11 +404,11 @@ impl Executor {
                 locked(&held).meter = meter;
                 id
             }
-            None => self.meters.add(Attached { target, meter }),
+            None => self.meters.add(AttachedMeter { target, meter }),
         })
     }
 
-    pub(crate) fn read(&self, meter: MeterId) -> Answer<Used> {
+    pub(crate) fn read(&self, meter: MeterId) -> Answer<MeterReading> {
         Ok(locked(&*self.meters.get(meter)?).meter.read())
     }
 
@@ -455,7 +455,7 @@ impl Executor {
         Ok(rows)
     }
 
-    fn several(&self, meters: &[MeterId]) -> Answer<Vec<One<Attached>>> {
+    fn several(&self, meters: &[MeterId]) -> Answer<Vec<Shared<AttachedMeter>>> {
         meters.iter().map(|meter| self.meters.get(*meter)).collect()
     }
 
@@ -466,12 +466,12 @@ impl Executor {
         };
         let most: u32 = lanes.iter().map(LoadPlan::max_connections).sum();
         // Other loads may be open at the same time.
-        let connections = Connections::of(&self.connections, most);
+        let connections = Connections::new(&self.connections, most);
         provide_files(self.connections.load(Ordering::Relaxed))?;
         let mut session = self.session(first.workers, &first.cpus)?;
         let opened =
             session.open(&lanes.iter().collect::<Vec<_>>(), Sampling::Few, &mut NoObserver)?;
-        let opening = Measured::of_tally(first, &opened.opening);
+        let opening = Measured::from_tally(first, &opened.opening);
         let intervals = Vec::new();
         let load = self.loads.add(Load { session, lanes, intervals, _connections: connections });
         Ok(Opened { load, reactor: opened.how.to_owned(), note: opened.note, opening })
@@ -479,7 +479,7 @@ impl Executor {
 
     fn session(&self, workers: u32, cpus: &[usize]) -> Answer<Session> {
         let mut idle = locked(&self.idle);
-        match idle.iter().position(|session| session.is_of(workers, cpus)) {
+        match idle.iter().position(|session| session.matches(workers, cpus)) {
             Some(at) => Ok(idle.swap_remove(at)),
             None => Ok(Session::start(workers, cpus, &self.plan.stop)?),
         }
@@ -491,7 +491,7 @@ impl Executor {
         let plan = lanes.get(lane.0).ok_or_else(|| Failure::usage("no such lane"))?;
         intervals.clear();
         let mut observer = Intervals { plan, kept: intervals };
-        Ok(Measured::of(plan, &session.slice(lane, stretch, &mut observer)?))
+        Ok(Measured::from_slice(plan, &session.slice(lane, stretch, &mut observer)?))
     }
 
     /// Returns intervals of the last slice from index `from`, as many as fit a message; none past
@@ -521,7 +521,7 @@ impl Executor {
         let Load { mut session, lanes, .. } = held.into_inner().unwrap_or_else(|e| e.into_inner());
         let lives = session.close()?;
         locked(&self.idle).push(session);
-        Ok((0..lanes.len()).map(|lane| LaneLife::of_workers(&lives, lane)).collect())
+        Ok((0..lanes.len()).map(|lane| LaneLife::from_workers(&lives, lane)).collect())
     }
 
     /// Sends two requests on a connection of its own.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::owned::{self, Folder, Lock, OwnedError};
-use tare_io::process::Watched;
+use tare_io::process::PidFd;
 
 use crate::journal::ours::PREFIX;
 use crate::journal::resources::{Cgroup, Processes, Resource};
@@ -42,7 +42,7 @@ const FORMAT: u32 = 1;
 
 impl Header {
     /// Fails if /proc cannot be read: every process would seem to be gone.
-    fn here() -> Result<Self, String> {
+    fn current() -> Result<Self, String> {
         let unknown = |path: &str, error: std::io::Error| {
             format!("{path}: {error}; without /proc nobody knows which processes still run")
         };
@@ -159,7 +159,7 @@ impl Journal {
     pub fn create(folder: &Path) -> Result<Self, Failure> {
         let folder = Folder::make(folder).map_err(unusable)?;
         let pid = std::process::id();
-        let started = Stat::of(pid).map_or(0, |stat| stat.started_ticks);
+        let started = Stat::read(pid).map_or(0, |stat| stat.started_ticks);
         // A process may have several, one after another or at once.
         for n in 0..JOURNALS_MAX {
             let name = OsString::from(format!("{PREFIX}{pid}-{started}-{n}.journal"));
@@ -177,7 +177,7 @@ impl Journal {
         // On file systems without locks, the pid in the name must suffice.
         owned::try_lock(&file);
         let mut inner = Inner { folder, name, file, made: Vec::new() };
-        let header = Header::here().map_err(|why| {
+        let header = Header::current().map_err(|why| {
             let _ = inner.folder.remove(&inner.name);
             Failure::environment(format!("the journal of what is to be removed: {why}"))
         })?;
@@ -235,7 +235,7 @@ impl Entries {
     }
 
     /// Forgets a resource that is already gone.
-    pub fn is_gone(&self, made: &Resource) {
+    pub fn forget(&self, made: &Resource) {
         self.inner().made.retain(|other| other != made);
     }
 }
@@ -272,10 +272,10 @@ pub struct Cleaned {
 pub fn end_holders(folder: &Path) {
     let names = Folder::open(folder).and_then(|folder| folder.names()).unwrap_or_default();
     for (pid, started_ticks) in names.iter().filter_map(|name| owner(name)) {
-        let Ok(watched) = Watched::new(pid) else { continue };
-        if Stat::of(pid).is_some_and(|stat| stat.started_ticks == started_ticks) {
+        let Ok(watched) = PidFd::new(pid) else { continue };
+        if Stat::read(pid).is_some_and(|stat| stat.started_ticks == started_ticks) {
             let _ = watched.signal(libc::SIGKILL);
-            watched.ends_within(KILLED_WITHIN);
+            watched.wait_timeout(KILLED_WITHIN);
         }
     }
 }
@@ -293,7 +293,7 @@ pub fn clean(folder: &Path) -> Cleaned {
         }
         Err(error) => return refused(format!("nothing was removed: {error}")),
     };
-    let here = match Header::here() {
+    let here = match Header::current() {
         Ok(here) => here,
         Err(why) => return refused(format!("nothing was removed: {why}")),
     };
@@ -363,7 +363,7 @@ fn clean_journal(
         Err(error) => return Err(format!("not a journal to go by: {error}")),
     };
     let path = folder.path().join(name);
-    let lives = Stat::of(owner.0).is_some_and(|s| s.started_ticks == owner.1 && !s.zombie);
+    let lives = Stat::read(owner.0).is_some_and(|s| s.started_ticks == owner.1 && !s.zombie);
     if owned::try_lock(&file) == Lock::Held || lives {
         cleaned.running += 1;
         return Ok(());
@@ -391,7 +391,7 @@ fn clean_journal(
         |made: &Resource| matches!(made, Resource::Cgroup(Cgroup(path)) if path.is_dir());
     let has_groups = written.made.iter().any(is_group);
     let leads =
-        |birth: &ProcessIdentity| Stat::of(birth.pid).is_some_and(|stat| birth.is_of(&stat));
+        |birth: &ProcessIdentity| Stat::read(birth.pid).is_some_and(|stat| birth.matches(&stat));
     let still_there = |made: &Resource| match made {
         Resource::Processes(Processes(birth)) => has_processes && (!has_groups || leads(birth)),
         made => same_boot || !made.removal().ends_with_the_boot(),
@@ -413,13 +413,13 @@ fn clean_journal(
     Ok(())
 }
 
-struct Written {
+struct ParsedJournal {
     header: Header,
     made: Vec<Resource>,
 }
 
 /// Reads all lines. If one of them is not understood, it fails, and none is acted on.
-fn read_journal(file: &File, here: &Header) -> Result<Written, String> {
+fn read_journal(file: &File, here: &Header) -> Result<ParsedJournal, String> {
     let mut lines = BufReader::new(file.take(JOURNAL_BYTES_MAX));
     let mut header = None;
     let mut made = Vec::new();
@@ -450,7 +450,7 @@ fn read_journal(file: &File, here: &Header) -> Result<Written, String> {
     }
     // Without a complete first line, nothing had been created.
     let header = header.unwrap_or_else(|| here.clone());
-    Ok(Written { header, made })
+    Ok(ParsedJournal { header, made })
 }
 
 /// Last created first, but processes before everything else, as they could create more.

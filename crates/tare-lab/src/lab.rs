@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use tare_io::process::{self, Watched, adopt_orphans, reap};
+use tare_io::process::{self, PidFd, adopt_orphans, reap};
 use tare_io::{DurationNs, Endpoint};
 use tare_load::Stretch;
 use tare_load::measured::Measured;
 use tare_model::clients::{ClientSpec, Clients};
-use tare_model::layers::{HopPart, LayerSpec, Stand, hops as all_hops};
+use tare_model::layers::{HopPart, HopPosition, LayerSpec, hops as all_hops};
 use tare_model::places::{Limits, PlaceFacts, PlaceSpec};
 use tare_model::plan::VariantId;
 use tare_model::samples::Proof;
@@ -37,7 +37,7 @@ use crate::lab::instance::PlaceInstance;
 use crate::lab::load::Load;
 use crate::lab::server::{Server, Starting};
 use crate::lab::site::Site;
-use crate::lab::slot::{ClientSeat, Here, HopContext, SocketGroups, VariantSlot};
+use crate::lab::slot::{ClientSeat, HopContext, LocalHost, SocketGroups, VariantSlot};
 use crate::launch::context::{LaunchContext, Ports};
 use crate::launch::{LaunchNeeds, Launched};
 use crate::layers::{self, ClientAddresses};
@@ -92,7 +92,7 @@ pub struct Deployment {
 
 impl Deployment {
     /// Plans the deployment of a variant; `address` is the one in its URL, if given.
-    pub fn of(variant: &Variant, address: Option<SocketAddr>) -> Result<Self, Failure> {
+    pub fn from_variant(variant: &Variant, address: Option<SocketAddr>) -> Result<Self, Failure> {
         let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = variant.server.clone();
         Ok(Self {
@@ -124,7 +124,7 @@ impl Deployment {
     /// the host.
     pub(crate) fn is_asked_from_elsewhere(&self, hops: usize) -> bool {
         let mut before = all_hops(&self.layers).into_iter().take(hops);
-        match before.rfind(|hop| hop.stand == Stand::Between) {
+        match before.rfind(|hop| hop.stand == HopPosition::Between) {
             None => self.has_client_elsewhere(),
             Some(hop) => {
                 let place = self.layers[hop.layer].facts().place();
@@ -192,7 +192,7 @@ fn resources<'a>(
 
 /// Identifies a process even after its PID is reused.
 fn identity(pid: u32) -> (u32, u64) {
-    (pid, Stat::of(pid).map_or(0, |stat| stat.started_ticks))
+    (pid, Stat::read(pid).map_or(0, |stat| stat.started_ticks))
 }
 
 impl Lab {
@@ -248,7 +248,7 @@ impl Lab {
     }
 
     /// Returns the lab with another executor in place of this process's own.
-    pub fn carried_out_by(self, site: Site) -> Self {
+    pub fn with_site(self, site: Site) -> Self {
         Self { here: site, ..self }
     }
 
@@ -264,7 +264,7 @@ impl Lab {
         let name = format!("{}-{index}", unique());
         let limits = placed.place.limits_by_group();
         let is_up = placed.server == ServerSpec::External;
-        let mut groups = SocketGroups::of(placed);
+        let mut groups = SocketGroups::for_deployment(placed);
         let mut cgroup = if is_up { None } else { self.cgroup(&name, limits, &placed.name)? };
         groups.add(&mut cgroup, &self.journal)?;
         let mut needs = Vec::new();
@@ -279,7 +279,7 @@ impl Lab {
             server_tag: None,
             layers: placed.layers.clone(),
             index: self.next_number(),
-            cpus: if shared { both(&plan.cpus, &plan.load_cpus) } else { plan.cpus.clone() },
+            cpus: if shared { cpu_union(&plan.cpus, &plan.load_cpus) } else { plan.cpus.clone() },
             cgroup: cgroup.clone(),
             folder: folder.join("place"),
             needs,
@@ -329,7 +329,7 @@ impl Lab {
         for (at, hop) in all_hops(&placed.layers).into_iter().enumerate() {
             let HopPart { name: own, layer, stand } = hop;
             let spec = &placed.layers[layer];
-            let place = spec.facts().place().filter(|_| stand == Stand::Between);
+            let place = spec.facts().place().filter(|_| stand == HopPosition::Between);
             let who = format!("{}, {own}", placed.name);
             let limits = match place.map(PlaceSpec::limits_by_group) {
                 Some(limits) if limits != Limits::default() => limits,
@@ -359,10 +359,10 @@ impl Lab {
                 }
             };
             let place = match (stand, place) {
-                (Stand::Between, Some(place)) => place.name(),
-                (Stand::Between, None) => PlaceSpec::host().name(),
-                (Stand::BesideServer, _) => placed.place.name(),
-                (Stand::BesideClient, _) => placed.clients.name(),
+                (HopPosition::Between, Some(place)) => place.name(),
+                (HopPosition::Between, None) => PlaceSpec::host().name(),
+                (HopPosition::BesideServer, _) => placed.place.name(),
+                (HopPosition::BesideClient, _) => placed.clients.name(),
             };
             hops.push(HopContext { name: own, place, layer, stand, who, cgroup, folder, instance });
         }
@@ -551,7 +551,7 @@ impl World for Lab {
         if slot.has_hop_beside_client() {
             self.clients(variant, round)?;
         }
-        let here = Here { site: &self.here, network: self.network.as_ref() };
+        let here = LocalHost { site: &self.here, network: self.network.as_ref() };
         let slot = &self.slots[variant.0];
         let hops = slot.start_hops(&mut launched, &here, self.connections);
         hops.map_err(|error| error.named(&who))?;
@@ -589,7 +589,7 @@ impl World for Lab {
         Ok(sites)
     }
 
-    fn clients_have_our_cpus(&self, variant: VariantId) -> bool {
+    fn clients_share_cpu_numbers(&self, variant: VariantId) -> bool {
         let slot = &self.slots[variant.0];
         slot.clients.iter().all(|seat| {
             let instance = match seat {
@@ -621,8 +621,8 @@ impl World for Lab {
         }
     }
 
-    fn make_way(&mut self, variant: VariantId) {
-        self.slots[variant.0].instances_of_parts().for_each(PlaceInstance::make_way);
+    fn tear_down_place(&mut self, variant: VariantId) {
+        self.slots[variant.0].instances_of_parts().for_each(PlaceInstance::tear_down);
     }
 
     /// Leaves out places of hops: everything that runs there is the hop's own.
@@ -658,9 +658,9 @@ impl World for Lab {
             }
             tried.extend(orphans.iter().copied().map(identity));
             for pid in orphans {
-                if let Ok(watched) = Watched::new(pid) {
+                if let Ok(watched) = PidFd::new(pid) {
                     let _ = watched.signal(libc::SIGKILL);
-                    watched.ends_within(KILLED_WITHIN);
+                    watched.wait_timeout(KILLED_WITHIN);
                 }
                 reap(pid);
             }
@@ -683,7 +683,7 @@ impl World for Lab {
         stretch: Stretch,
         meters: &[Option<&Metering>],
     ) -> Result<Vec<(Measured, Vec<Reading>)>, Failure> {
-        load::at_once(loads, stretch, meters)
+        load::run_together(loads, stretch, meters)
     }
 
     fn quiesce(&self, meters: &[&Metering], quiet: Quiet) -> bool {
@@ -748,7 +748,7 @@ fn allow_traversal(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Merges two sets of CPUs; empty if either is left to the kernel.
-fn both(one: &[usize], other: &[usize]) -> Vec<usize> {
+fn cpu_union(one: &[usize], other: &[usize]) -> Vec<usize> {
     if one.is_empty() || other.is_empty() {
         return Vec::new();
     }

@@ -20,15 +20,15 @@ use std::time::Duration;
 use tare_bypass::Bypass;
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
-use tare_model::layers::{LayerSpec, Stand};
+use tare_model::layers::{HopPosition, LayerSpec};
 use tare_model::samples::{LaunchPart, Proof, Sent};
 
 use crate::lab::server::Server;
-use crate::launch::hop::{Hop, Shows, Upstream};
+use crate::launch::hop::{CertificateKind, Hop, Upstream};
 use crate::launch::spec::LaunchSpec;
 use crate::layers::{self, LayerProof, ProofContext};
 use crate::meters::metering::{MeterSource, Metering};
-use crate::world::{Asker, Expected, Launch};
+use crate::world::{CountSettled, Launch, ProbeSender};
 use tare_model::Failure;
 
 const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(1000);
@@ -116,7 +116,7 @@ impl Launched {
     /// Returns where the next hop in front of all others forwards to.
     pub fn entrance(&self) -> Upstream {
         let entered = self.hops.iter().find(|hop| !hop.intercepts);
-        let of_server = || self.launch_spec.tls.then_some(Shows::Server);
+        let of_server = || self.launch_spec.tls.then_some(CertificateKind::Server);
         let shows = entered.map_or_else(of_server, |hop| hop.shows);
         Upstream { address: Launch::address(self), shows }
     }
@@ -139,13 +139,13 @@ impl Launched {
     pub fn meter(&self) -> Metering {
         let place = &*self.needs.place;
         // A cluster's entry is in front of the server's own sidecar.
-        let behind = |hop: &&Hop| hop.stand == Stand::BesideServer;
+        let behind = |hop: &&Hop| hop.stand == HopPosition::BesideServer;
         let told = |name: &str, place: &str, place_starts: u32| {
             let (name, place) = (name.to_owned(), place.to_owned());
             LaunchPart { name, place, place_starts, ..LaunchPart::default() }
         };
         let add = |all: Metering, hop: &Hop| {
-            all.and(told(&hop.name, &hop.place, hop.place_starts), hop.server.meter())
+            all.with_part(told(&hop.name, &hop.place, hop.place_starts), hop.server.meter())
         };
         let before = self.hops.iter().filter(|hop| !behind(hop));
         let mut all = before.fold(Metering::default(), add);
@@ -155,11 +155,12 @@ impl Launched {
                     0 => entry.name.to_owned(),
                     n => format!("{} {}", entry.name, n + 1),
                 };
-                all = all.and(told(&name, place, 0), source);
+                all = all.with_part(told(&name, place, 0), source);
             }
         }
         all = self.hops.iter().filter(behind).fold(all, add);
-        all.and(told("server", place, 0), self.server.meter()).with_shared(self.link.as_deref())
+        all.with_part(told("server", place, 0), self.server.meter())
+            .with_shared(self.link.as_deref())
     }
 }
 
@@ -188,7 +189,7 @@ impl Launch for Launched {
         self.all().try_for_each(|server| server.wait_until_listening(&self.needs.stop))
     }
 
-    fn not_yet(&mut self, limit: Instant) -> Result<(), Failure> {
+    fn wait_until_ready(&mut self, limit: Instant) -> Result<(), Failure> {
         self.all().try_for_each(|server| server.not_yet(limit))
     }
 
@@ -196,25 +197,25 @@ impl Launch for Launched {
         self.all().all(Server::is_alive)
     }
 
-    fn what_ended(&mut self) -> (String, Option<String>) {
+    fn describe_end(&mut self) -> (String, Option<String>) {
         match self.hops.iter().find(|hop| !hop.server.is_alive()) {
             Some(hop) => (format!("its {}", hop.name), hop.server.how_it_ended()),
             None => ("the server".into(), self.server.how_it_ended()),
         }
     }
 
-    fn place_gone(&self, timeout: DurationNs) -> Option<Failure> {
+    fn place_failure(&self, timeout: DurationNs) -> Option<Failure> {
         self.all().find_map(|server| server.place_gone(timeout))
     }
 
-    fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), Failure> {
+    fn begin_proofs(&mut self, path: &str, asker: &mut dyn ProbeSender) -> Result<(), Failure> {
         let needs = self.needs.clone();
         let (state, cpus) = (&needs.state, &needs.server_cpus);
         let mut context = ProofContext { path, asker, state, cpus };
         let mut layers: Vec<(usize, &LayerSpec)> = needs.layers.iter().enumerate().collect();
         // Layers with processes come last, so that their counts leave out requests for other
         // layers' proofs.
-        layers.sort_by_key(|(_, layer)| !layer.facts().stands().is_empty());
+        layers.sort_by_key(|(_, layer)| !layer.facts().hop_positions().is_empty());
         for (at, layer) in layers {
             let hops = self.hops(at);
             let proof = layers::kind(layer).begin_proof(self, &hops, &mut context)?;
@@ -237,7 +238,7 @@ impl Launch for Launched {
     }
 
     /// Reads the count again if it may lag behind the replies.
-    fn served(&self, expected: Expected) -> Option<u64> {
+    fn served(&self, expected: CountSettled) -> Option<u64> {
         let source = self.launch_spec.count.as_ref()?;
         let limit = monotonic_now() + SETTLED_WITHIN;
         let mut before = None;
@@ -247,8 +248,8 @@ impl Launch for Launched {
             let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
             let now = now.saturating_sub(readings * source.own_requests());
             let is_settled = match expected {
-                Expected::AtLeast(n) => now >= n,
-                Expected::Quiet => before == Some(now),
+                CountSettled::AtLeast(n) => now >= n,
+                CountSettled::Quiet => before == Some(now),
             };
             if is_settled || !source.is_late() || monotonic_now() > limit {
                 return Some(now);

@@ -18,17 +18,17 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tare_kube::Kind;
-pub use tare_model::layers::Stand;
+pub use tare_model::layers::HopPosition;
 use tare_model::layers::{LayerFacts, LayerSpec};
 use tare_model::samples::{Proof, Sent};
 
 use crate::lab::server::Server;
 use crate::launch::Launched;
 use crate::launch::context::LaunchContext;
-use crate::launch::hop::{Hop, Shows, Upstream};
+use crate::launch::hop::{CertificateKind, Hop, Upstream};
 use crate::launch::spec::{CompanionSpec, LaunchSpec};
 use crate::network::intercept::Namespace;
-use crate::world::Asker;
+use crate::world::ProbeSender;
 use tare_model::Failure;
 
 pub trait LayerKind {
@@ -109,7 +109,7 @@ pub fn kind(spec: &LayerSpec) -> &dyn LayerKind {
 /// A process's position in the path.
 #[derive(Debug)]
 pub struct Seat<'a> {
-    pub stand: Stand,
+    pub stand: HopPosition,
     /// Set for processes beside the client or the server.
     pub namespace: Option<&'a Namespace>,
 }
@@ -117,7 +117,7 @@ pub struct Seat<'a> {
 /// Facts about a pod that are known before it is created.
 #[derive(Debug)]
 pub struct PodSeat<'a> {
-    pub stand: Stand,
+    pub stand: HopPosition,
     /// Tag of its server's place, and the name of its Service.
     pub tag: &'a str,
     pub namespace: &'a str,
@@ -139,7 +139,7 @@ pub struct PodParts {
 pub struct HopPlan {
     pub launch_spec: LaunchSpec,
     /// The certificate that its clients see, if they speak TLS with it or through it.
-    pub shows: Option<Shows>,
+    pub shows: Option<CertificateKind>,
     /// Whether it speaks TLS with what is behind it.
     pub makes_tls: bool,
     /// Port that connections are redirected to; `None` if clients connect to its address.
@@ -211,7 +211,7 @@ fn where_it_runs(layer: &dyn LayerFacts) -> String {
 pub struct ProofContext<'a> {
     /// The path that the load requests.
     pub path: &'a str,
-    pub asker: &'a mut dyn Asker,
+    pub asker: &'a mut dyn ProbeSender,
     /// Folder of the journals.
     pub state: &'a Path,
     pub cpus: &'a [usize],

@@ -39,14 +39,14 @@ pub struct Meter {
 /// Counters since a server began. Only differences are meaningful.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Used {
+pub struct MeterReading {
     pub counters: Option<Counters>,
     /// Nanoseconds on a CPU, and ready but waiting for one, for each thread that existed when its
     /// counters were opened; zeros once it has ended.
     pub threads: Vec<[u64; 2]>,
 }
 
-impl Used {
+impl MeterReading {
     /// Caps all numbers so that sums cannot overflow: an agent that others control may have sent
     /// them.
     #[must_use]
@@ -160,7 +160,7 @@ impl Meter {
             None => Box::new(CpuTime),
         };
         let others = OF_PROCESSES.iter().map(|attach| attach()).collect();
-        Self { processes: ProcessFiles::of(pids), cpu: Some(cpu), others }
+        Self { processes: ProcessFiles::new(pids), cpu: Some(cpu), others }
     }
 
     /// Meters a pod of this node, or one container of it.
@@ -170,13 +170,13 @@ impl Meter {
         Self { cpu, ..Self::default() }
     }
 
-    pub fn read(&self) -> Used {
+    pub fn read(&self) -> MeterReading {
         let seen = self.processes.look();
         let cpu = self.cpu.as_ref().map(|probe| probe.read(&seen));
         let counters = cpu
             .filter(|cpu| cpu[Counter::Cpu].is_some())
             .map(|cpu| self.others.iter().fold(cpu, |known, probe| known.or(probe.read(&seen))));
-        Used { counters, threads: times(&seen) }
+        MeterReading { counters, threads: times(&seen) }
     }
 
     /// Returns CPU time only: between slices, the cost of a reading matters.

@@ -57,7 +57,7 @@ pub trait PlaceKind {
     fn check_machine(&self) -> Result<String, Failure>;
 
     /// Returns the slow step of its first start, to announce it.
-    fn to_wait_for(&self) -> Option<&'static str> {
+    fn slow_step(&self) -> Option<&'static str> {
         None
     }
 
@@ -85,7 +85,7 @@ pub fn check(spec: &PlaceSpec) -> Result<(), Failure> {
 }
 
 pub fn to_wait_for(spec: &PlaceSpec) -> Option<&'static str> {
-    kind(spec).to_wait_for()
+    kind(spec).slow_step()
 }
 
 pub fn place(spec: &PlaceSpec, context: PlaceContext) -> Option<Box<dyn Place>> {
@@ -268,12 +268,12 @@ impl PlaceContext {
 
 /// Identifies a running system: this machine, or a cluster's node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Here {
+pub struct SystemIdentity {
     pub kernel_release: String,
     pub boot_id: String,
 }
 
-impl Here {
+impl SystemIdentity {
     pub fn probe() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         Self {
@@ -308,7 +308,7 @@ const RUNNING_CHECK: Duration = Duration::from_millis(10);
 
 /// Polls a runtime's state of a container until it is running or 2 s have passed: crun records that
 /// state only after the agent has started.
-fn once_running(ask: impl Fn() -> String) -> String {
+fn wait_until_running(ask: impl Fn() -> String) -> String {
     let limit = monotonic_now() + RUNNING_WITHIN;
     loop {
         let state = ask();
@@ -338,7 +338,7 @@ pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
         ("tdx", words(&VmSpec::confidential(Confidential::Tdx))),
         ("sev-snp", words(&VmSpec::confidential(Confidential::SevSnp))),
         ("ssh", ssh::check_program().map_err(|error| error.to_string())),
-        ("kubernetes", kubernetes::here().map_err(|error| error.to_string())),
+        ("kubernetes", kubernetes::check_current_context().map_err(|error| error.to_string())),
     ]
 }
 

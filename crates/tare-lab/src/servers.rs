@@ -60,7 +60,7 @@ pub fn describe(spec: &ServerSpec) -> Result<String, Failure> {
 /// Describes what a place with its own programs must provide; fails if it cannot run there.
 pub fn describe_elsewhere(spec: &ServerSpec) -> Result<String, Failure> {
     spec.facts().check()?;
-    spec.facts().can_start_elsewhere()?;
+    spec.facts().check_start_elsewhere()?;
     Ok(kind(spec).map_or("already up".into(), ServerKind::describe_elsewhere))
 }
 

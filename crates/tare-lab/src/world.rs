@@ -26,7 +26,7 @@ pub trait World {
     type Load: MakeLoad<Clients = Self::Clients>;
 
     /// Ends a variant's place if it is up, so that the next start is not timed with its end.
-    fn make_way(&mut self, variant: VariantId);
+    fn tear_down_place(&mut self, variant: VariantId);
 
     /// Starts a variant's server in its place; `None` if the user runs it.
     fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Self::Launch>, Failure>;
@@ -35,7 +35,7 @@ pub trait World {
     fn clients(&mut self, variant: VariantId, round: u32) -> Result<Self::Clients, Failure>;
 
     /// Returns whether a variant's clients number their CPUs as this process does.
-    fn clients_have_our_cpus(&self, variant: VariantId) -> bool;
+    fn clients_share_cpu_numbers(&self, variant: VariantId) -> bool;
 
     /// Returns a load without open connections.
     fn load(&self) -> Self::Load;
@@ -94,7 +94,7 @@ pub struct Placement {
 
 /// When a server's own count is taken as final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum CountSettled {
     AtLeast(u64),
     /// Two consecutive readings agree.
     Quiet,
@@ -122,20 +122,20 @@ pub trait Launch {
     fn wait_until_listening(&mut self) -> Result<(), Failure>;
 
     /// Waits briefly for the server to become ready; fails once it is dead or past `limit`.
-    fn not_yet(&mut self, limit: Instant) -> Result<(), Failure>;
+    fn wait_until_ready(&mut self, limit: Instant) -> Result<(), Failure>;
 
     fn is_alive(&self) -> bool;
 
     /// Returns which part ended ("the server") and how. Call it once the launch is not alive.
-    fn what_ended(&mut self) -> (String, Option<String>);
+    fn describe_end(&mut self) -> (String, Option<String>);
 
     /// Waits up to `timeout` for its place to end; returns why it ended, or `None` if it is still
     /// up.
-    fn place_gone(&self, timeout: DurationNs) -> Option<Failure>;
+    fn place_failure(&self, timeout: DurationNs) -> Option<Failure>;
 
     /// Collects the proofs that the variant's layers are in the path, as far as they exist before
     /// load. `path` is the path that the load requests.
-    fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), Failure>;
+    fn begin_proofs(&mut self, path: &str, asker: &mut dyn ProbeSender) -> Result<(), Failure>;
 
     /// Collects the remaining proofs after a load that sent these requests.
     fn end_proofs(&mut self, sent: Sent) -> Vec<Proof>;
@@ -145,7 +145,7 @@ pub trait Launch {
 
     /// Returns the requests served so far, without those of the count itself, if the server can be
     /// asked.
-    fn served(&self, expected: Expected) -> Option<u64>;
+    fn served(&self, expected: CountSettled) -> Option<u64>;
 
     /// Returns the lines and bytes that it wrote.
     fn logged(&self) -> (u64, u64);
@@ -160,7 +160,7 @@ pub trait Launch {
 }
 
 /// Sends single requests to a server, beside its load.
-pub trait Asker {
+pub trait ProbeSender {
     /// Returns the reply, or why no complete one came.
     fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, Failure>;
 
@@ -170,7 +170,7 @@ pub trait Asker {
 
 /// Measures what a running variant uses: its server, and the hops before it.
 pub trait Meter {
-    fn used(&self) -> Used;
+    fn used(&self) -> LaunchUsage;
 
     /// Returns each part with its memory and quotas: hops, starting with the one nearest to the
     /// client, then the server.
@@ -179,7 +179,7 @@ pub trait Meter {
 
 /// Use of all parts since they started. Only differences are meaningful.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Used {
+pub struct LaunchUsage {
     /// `None` if one of the parts cannot be read.
     pub usage: Option<Usage>,
     /// Nanoseconds on a CPU, and ready but waiting for one, for each thread; empty if the server's
@@ -189,7 +189,7 @@ pub struct Used {
 
 /// How load is made on a lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MadeBy {
+pub struct LoadSource {
     /// Its interface to the kernel; `note` says why it is not another.
     pub reactor: String,
     pub note: Option<String>,
@@ -199,7 +199,7 @@ pub struct MadeBy {
     pub clock_error: DurationNs,
 }
 
-impl fmt::Display for MadeBy {
+impl fmt::Display for LoadSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reactor)?;
         if let Some(note) = &self.note {
@@ -221,7 +221,7 @@ pub trait MakeLoad {
     type Clients;
 
     /// Opens its connections; returns how its load is made.
-    fn open(&mut self, clients: &Self::Clients, plan: &LoadPlan) -> Result<MadeBy, Failure>;
+    fn open(&mut self, clients: &Self::Clients, plan: &LoadPlan) -> Result<LoadSource, Failure>;
 
     fn slice(&mut self, stretch: Stretch) -> Result<Measured, Failure>;
 

@@ -35,7 +35,7 @@ use tare_model::status::StatusSet;
 use tare_model::url::Url;
 use tare_model::{Failure, Fault};
 use tare_target::behaviour::Behaviour;
-use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
+use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, RemoteControl};
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
 
@@ -94,7 +94,7 @@ fn endpoint() -> NetEndpoint {
         sockets: Default::default(),
         connections_max: 64,
         calls: true,
-        obeys: Obeys::Nobody,
+        obeys: RemoteControl::Nobody,
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     })
@@ -465,11 +465,11 @@ fn servers_are_started_metered_and_ended_alike() {
         }
         assert_eq!(site.ask(IsAlive { server }), Ok(true));
         let pid = site.ask(Processes { meter }).unwrap()[0];
-        tare_io::process::Watched::new(pid).unwrap().signal(libc::SIGSTOP).unwrap();
+        tare_io::process::PidFd::new(pid).unwrap().signal(libc::SIGSTOP).unwrap();
         let stopped = || site.ask(Quiesce { meters: vec![meter], quiet }).unwrap();
         while !stopped() {}
         site.ask(AskToStop { server }).unwrap();
-        tare_io::process::Watched::new(pid).unwrap().signal(libc::SIGCONT).unwrap();
+        tare_io::process::PidFd::new(pid).unwrap().signal(libc::SIGCONT).unwrap();
         while site.ask(IsAlive { server }).unwrap() {
             std::thread::yield_now();
         }

@@ -46,7 +46,7 @@ fn nginx_and_httpd_serve_count_and_end() {
             let lines = server.server.logged().0;
             assert!((8..=12).contains(&lines), "variant {variant}: {lines} lines of log");
             for pid in pids {
-                let gone = processes::Stat::of(pid).is_none_or(|stat| stat.zombie);
+                let gone = processes::Stat::read(pid).is_none_or(|stat| stat.zombie);
                 assert!(gone, "variant {variant}: process {pid} is left");
             }
         }

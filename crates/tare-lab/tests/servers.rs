@@ -43,7 +43,7 @@ fn whatever_a_server_started_ends_with_it() {
     assert!(pids.len() >= 4, "{pids:?}");
     server.server.stop();
     for pid in pids {
-        let gone = processes::Stat::of(pid).is_none_or(|stat| stat.zombie);
+        let gone = processes::Stat::read(pid).is_none_or(|stat| stat.zombie);
         // Without a control group, a process that left its process group cannot be found.
         assert!(gone || bench.lab.cgroup_note.is_some(), "process {pid} is left");
     }

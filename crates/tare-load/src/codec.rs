@@ -10,13 +10,13 @@ use std::sync::Arc;
 use tare_model::net::Protocol;
 
 use crate::engine::EngineConfig;
-pub use crate::engine::{Flight, FlightId, OfConnection};
+pub use crate::engine::{ConnectionFlights, Flight, FlightId};
 use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::http1::{Http1, Http1Requests};
 use crate::protocol::messages::{MessageCodec, Messages};
 use crate::protocol::reply::{Reply, ReplyDefect};
 use crate::request::{RequestError, Requests};
-use crate::source::Asked;
+use crate::source::NextRequest;
 
 /// Writes and reads one protocol on an engine's connections, each in its slot.
 pub trait Codec {
@@ -62,7 +62,7 @@ pub trait Codec {
         &mut self,
         slot: u32,
         input: &mut &[u8],
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect>;
 
@@ -78,7 +78,7 @@ pub trait Codec {
         &mut self,
         slot: u32,
         clean: bool,
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
     ) -> Result<Option<Decoded>, ReplyDefect>;
 
     /// Gives up a request that has timed out. Returns whether the connection can go on without its
@@ -109,7 +109,7 @@ pub enum Room {
 pub struct Request<'a> {
     /// With several requests in the same bytes, the first; the others follow on the connection.
     pub flight: FlightId,
-    pub asked: Asked,
+    pub asked: NextRequest,
     /// Bytes that a script wrote; otherwise empty.
     pub written: &'a [u8],
 }
@@ -237,7 +237,7 @@ impl Codec for AnyCodec {
         &mut self,
         slot: u32,
         input: &mut &[u8],
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         each!(self, codec => codec.decode(slot, input, flights, out))
@@ -252,7 +252,7 @@ impl Codec for AnyCodec {
         &mut self,
         slot: u32,
         clean: bool,
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         each!(self, codec => codec.on_close(slot, clean, flights))
     }

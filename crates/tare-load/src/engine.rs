@@ -38,8 +38,8 @@ use crate::tally::{Series, Tally};
 use crate::tls::TlsClient;
 
 use connection::{Connection, State};
-pub use flights::{Flight, FlightId, OfConnection};
-use flights::{Flights, Refused};
+pub use flights::{ConnectionFlights, Flight, FlightId};
+use flights::{Flights, PendingRequest};
 use waits::Waits;
 
 /// Configuration of one worker's engine, with everything resolved.
@@ -83,7 +83,7 @@ pub enum Lifetime {
 }
 
 impl Lifetime {
-    pub(crate) fn of(new_connections: bool) -> Self {
+    pub(crate) fn from_new_connections(new_connections: bool) -> Self {
         if new_connections { Self::PerRequest } else { Self::Kept }
     }
 }
@@ -200,7 +200,7 @@ pub struct Engine {
     connections: Vec<Connection>,
     flights: Flights,
     /// Requests that a server refused without processing them: sent again before new ones.
-    refused: VecDeque<Refused>,
+    refused: VecDeque<PendingRequest>,
     /// Connections with room for a request, the one that has waited longest first.
     offers: VecDeque<u32>,
     /// Slots without a connection.
@@ -212,7 +212,7 @@ pub struct Engine {
     /// Connections that are being opened and carry nothing yet.
     opening: u32,
     /// Bytes that the codec wants to send, until they are handed on.
-    said: Vec<u8>,
+    codec_output: Vec<u8>,
     /// Requests that may still start, if the stretch has a limit.
     budget: u64,
     binds: usize,
@@ -279,7 +279,7 @@ impl Engine {
             waits: Waits::new(slots),
             tally: Box::default(),
             opening: 0,
-            said: Vec::new(),
+            codec_output: Vec::new(),
             budget: u64::MAX,
             binds: 0,
             all_busy_at: Instant::ZERO,
@@ -567,7 +567,7 @@ impl Engine {
             self.tally.counts.started += 1;
             self.tally.counts.waited += u64::from(due <= self.all_busy_at);
             self.budget -= 1;
-            self.start_flight(io, slot, Refused::never(due), now);
+            self.start_flight(io, slot, PendingRequest::first_attempt(due), now);
             started += 1;
             // Starting many takes time, and no sent time may be much too early.
             if started.is_multiple_of(STARTS_A_CLOCK_READING) {

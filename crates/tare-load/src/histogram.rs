@@ -18,12 +18,12 @@ pub struct Histogram {
 
 impl Histogram {
     /// Allocates the memory now, so that recording never does.
-    pub fn ready() -> Self {
+    pub fn preallocated() -> Self {
         Self { hdr: Some(new_hdr()), ..Self::default() }
     }
 
     /// Makes a histogram of counted values, with their exact sum.
-    pub fn of(distribution: &Distribution) -> Self {
+    pub fn from_distribution(distribution: &Distribution) -> Self {
         let mut histogram = Self::default();
         for (value, n) in distribution.counts() {
             histogram.record_n(DurationNs::from_ns(*value), *n);
@@ -104,7 +104,7 @@ impl Histogram {
     }
 
     /// Whether the sample is large enough for this quantile: at least ten values are beyond it.
-    pub fn holds(&self, quantile: f64) -> bool {
+    pub fn supports_quantile(&self, quantile: f64) -> bool {
         self.count as f64 * (1.0 - quantile.max(1.0 - quantile)) >= 10.0 - 1e-6
     }
 
@@ -177,7 +177,7 @@ mod tests {
         b.record_n(DurationNs::from_ns(5), 4);
         both.record_n(DurationNs::from_ns(5), 4);
         a.merge(&b);
-        a.merge(&Histogram::ready());
+        a.merge(&Histogram::preallocated());
         assert_eq!(a.recorded().collect::<Vec<_>>(), both.recorded().collect::<Vec<_>>());
         assert_eq!((a.count(), a.mean(), a.max()), (both.count(), both.mean(), both.max()));
         assert_eq!(a.max().as_ns(), 70_000_000_000, "beyond the range, but exact");
@@ -187,12 +187,16 @@ mod tests {
     fn small_samples_hold_no_tails() {
         let mut histogram = Histogram::default();
         histogram.record_n(DurationNs::from_us(1), 1000);
-        assert!(histogram.holds(0.5) && histogram.holds(0.99) && !histogram.holds(0.999));
+        assert!(
+            histogram.supports_quantile(0.5)
+                && histogram.supports_quantile(0.99)
+                && !histogram.supports_quantile(0.999)
+        );
     }
 
     #[test]
     fn cleared_is_empty() {
-        let mut histogram = Histogram::ready();
+        let mut histogram = Histogram::preallocated();
         histogram.record(DurationNs::from_us(3));
         histogram.clear();
         assert_eq!((histogram.count(), histogram.quantile(0.5)), (0, DurationNs::ZERO));

@@ -63,7 +63,7 @@ impl Part {
     }
 
     /// One worker's share of this client's part.
-    pub(crate) fn of_worker(self, total: u64, index: u32, workers: u32) -> u64 {
+    pub(crate) fn worker_share(self, total: u64, index: u32, workers: u32) -> u64 {
         share(self.share(total), index, workers)
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn worker_plans(plan: &LoadPlan, workers: u32) -> Result<Vec<WorkerPl
 }
 
 fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) -> WorkerPlan {
-    let share = |total: u64| plan.part.of_worker(total, index, workers);
+    let share = |total: u64| plan.part.worker_share(total, index, workers);
     // Workers are numbered across all clients.
     let (nth, all) = (plan.part.index * workers + index, plan.part.of * workers);
     let mut engine = plan.engine.clone();
@@ -245,7 +245,8 @@ mod tests {
         let workers: Vec<WorkerPlan> = workers.collect();
         let connections: Vec<u32> = workers.iter().map(|plan| plan.engine.connections).collect();
         assert_eq!(connections, [2, 1, 2, 1, 2, 1, 1, 1]);
-        let requests = |part: &LoadPlan| (0..2).map(|w| part.part.of_worker(21, w, 2)).sum::<u64>();
+        let requests =
+            |part: &LoadPlan| (0..2).map(|w| part.part.worker_share(21, w, 2)).sum::<u64>();
         assert_eq!(parts.iter().map(requests).sum::<u64>(), 21);
         // Together they are due when those of one client would be: every millisecond.
         let start = tare_io::Instant::from_ns(0);

@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_model::net::Protocol;
-use tare_model::samples::{ClientPart, Counts, NUMBER_MAX, Series, Together};
+use tare_model::samples::{ClientPart, ConcurrentClients, Counts, NUMBER_MAX, Series};
 use tare_model::{Distribution, Invalid, plain};
 
 use crate::histogram::Histogram;
 use crate::load_plan::LoadPlan;
-use crate::session::{Sliced, WorkerReport};
+use crate::session::{SliceResult, WorkerReport};
 use crate::tally::Tally;
 
 /// Measurements of all workers together in one slice. They may come from an untrusted agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Told")]
+#[serde(try_from = "UncheckedMeasured")]
 pub struct Measured {
     /// When load began, by the clock of the machine that made it.
     pub began: Instant,
@@ -29,18 +29,18 @@ pub struct Measured {
 /// A [`Measured`] that has not been checked yet.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct UncheckedMeasured {
     began: Instant,
     counts: Counts,
     latencies: Vec<(Series, Distribution)>,
     marks: Vec<(u64, u64)>,
 }
 
-impl TryFrom<Told> for Measured {
+impl TryFrom<UncheckedMeasured> for Measured {
     type Error = Invalid;
 
-    fn try_from(told: Told) -> Result<Self, Invalid> {
-        let Told { began, mut counts, latencies, marks } = told;
+    fn try_from(told: UncheckedMeasured) -> Result<Self, Invalid> {
+        let UncheckedMeasured { began, mut counts, latencies, marks } = told;
         let series: BTreeSet<Series> = latencies.iter().map(|(series, _)| *series).collect();
         let ascends = |a: &(u64, u64), b: &(u64, u64)| a.0 <= b.0 && a.1 <= b.1;
         let marks_hold = marks.is_sorted_by(ascends)
@@ -63,9 +63,9 @@ const ERROR_CHARS_MAX: usize = 500;
 
 impl Measured {
     /// Merges what all workers measured in a slice.
-    pub fn of(plan: &LoadPlan, sliced: &Sliced<'_>) -> Self {
+    pub fn from_slice(plan: &LoadPlan, sliced: &SliceResult<'_>) -> Self {
         let workers = &sliced.workers;
-        let mut measured = Self::of_tally(plan, sliced.total);
+        let mut measured = Self::from_tally(plan, sliced.total);
         measured.began = workers.iter().map(|worker| worker.began).max().unwrap_or_default();
         let marks: Vec<&[(u64, u64)]> = workers.iter().map(|w| w.marks.as_slice()).collect();
         measured.marks = marks_alongside(&marks);
@@ -82,7 +82,7 @@ impl Measured {
     }
 
     /// Converts the tally of a stretch, or of a part of one.
-    pub fn of_tally(plan: &LoadPlan, tally: &Tally) -> Self {
+    pub fn from_tally(plan: &LoadPlan, tally: &Tally) -> Self {
         let open_loop = plan.rate.is_some();
         let latency = &tally.latency;
         let mut latencies = vec![
@@ -142,9 +142,9 @@ impl Measured {
     /// Merges what clients measured that made one load together; `None` if there are none.
     pub fn alongside(parts: Vec<Self>) -> Option<Self> {
         let counts: Vec<Counts> = parts.iter().map(|part| part.counts.clone()).collect();
-        let mut all = Counts::alongside(&counts)?;
+        let mut all = Counts::merge_concurrent(&counts)?;
         let clients = parts.iter().map(Self::as_part).collect();
-        all.together = Some(Together { clients, ..Together::default() });
+        all.together = Some(ConcurrentClients { clients, ..ConcurrentClients::default() });
         let marks: Vec<&[(u64, u64)]> = parts.iter().map(|part| part.marks.as_slice()).collect();
         let marks = marks_alongside(&marks);
         let began = parts.iter().map(|part| part.began).max()?;
@@ -177,7 +177,7 @@ impl Measured {
                 Series::FirstByte => &mut latency.first_byte,
                 Series::SendLag => &mut latency.send_lag,
             };
-            *histogram = Histogram::of(distribution);
+            *histogram = Histogram::from_distribution(distribution);
         }
         tally
     }

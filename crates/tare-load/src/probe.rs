@@ -16,7 +16,7 @@ use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::reply::Reply;
 use crate::run::NoObserver;
 use crate::session::{Sampling, Session};
-use crate::source::{Asked, Source};
+use crate::source::{NextRequest, Source};
 use crate::tally::Tally;
 use crate::tls::TlsClient;
 
@@ -175,8 +175,8 @@ const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 struct Watching(Arc<Mutex<Vec<ProbedReply>>>);
 
 impl Source for Watching {
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
-        Asked::Listed(0)
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
+        NextRequest::Listed(0)
     }
 
     fn wanted(&self) -> Wanted {

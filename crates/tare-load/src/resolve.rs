@@ -40,7 +40,7 @@ pub fn resolve(load: &Load, url: &Url, endpoint: Endpoint, seed: u64) -> Result<
             let requests = Requests::Parts(requests(http, url)?.into());
             let at_random = http.paths.at_random();
             let order = if at_random { Order::AtRandom } else { Order::InTurn { from: 0 } };
-            (endpoint, requests, order, Lifetime::of(http.new_connections))
+            (endpoint, requests, order, Lifetime::from_new_connections(http.new_connections))
         }
         Workload::Net(net) => {
             // The endpoint has the same port for TCP and UDP.
@@ -48,7 +48,7 @@ pub fn resolve(load: &Load, url: &Url, endpoint: Endpoint, seed: u64) -> Result<
                 Endpoint::Tcp(address) if net.test.is_udp() => Endpoint::Udp(address),
                 endpoint => endpoint,
             };
-            let lifetime = Lifetime::of(net.test == NetTest::TcpCrr);
+            let lifetime = Lifetime::from_new_connections(net.test == NetTest::TcpCrr);
             (endpoint, Requests::OfProtocol, Order::InTurn { from: 0 }, lifetime)
         }
         Workload::Calls(_) => {

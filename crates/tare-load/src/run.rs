@@ -64,9 +64,9 @@ pub fn run(
 ) -> Result<LoadResult, LoadError> {
     let workers = plan.workers.clamp(1, plan.engine.connections.max(1));
     let mut session = Session::start(workers, &plan.cpus, stop)?;
-    let opened = session.open(&[plan], Sampling::None, &mut Stopping { observer, stop })?;
+    let opened = session.open(&[plan], Sampling::None, &mut StopOnFailure { observer, stop })?;
     let stretch = Stretch { hands_over: true, ..plan.stretch };
-    let sliced = session.slice(LaneId(0), stretch, &mut Stopping { observer, stop })?;
+    let sliced = session.slice(LaneId(0), stretch, &mut StopOnFailure { observer, stop })?;
     let mut total = sliced.total.clone();
     total.counts.add_opening(&opened.opening.counts);
     total.failures.merge(&opened.opening.failures);
@@ -78,12 +78,12 @@ pub fn run(
 }
 
 /// Ends the load if one worker cannot go on.
-struct Stopping<'a> {
+struct StopOnFailure<'a> {
     observer: &'a mut dyn Observer,
     stop: &'a AtomicBool,
 }
 
-impl Observer for Stopping<'_> {
+impl Observer for StopOnFailure<'_> {
     fn worker_interval(&mut self, tally: &Tally) {
         self.observer.worker_interval(tally);
     }

@@ -43,24 +43,24 @@ pub struct Session {
     parts: Vec<Part>,
     /// Tally of all workers for the current or the last slice; its memory is reused.
     total: Tally,
-    told: Receiver<(usize, Told)>,
+    messages: Receiver<(usize, WorkerMessage)>,
 }
 
 struct Worker {
-    orders: SyncSender<Order>,
+    orders: SyncSender<WorkerCommand>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum Order {
+enum WorkerCommand {
     Open(Vec<(WorkerPlan, u64)>, Sampling),
     Slice { lane: LaneId, stretch: Stretch, start: Instant },
     Close,
 }
 
 /// Messages from workers, while they carry out an order and at its end.
-enum Told {
+enum WorkerMessage {
     /// Counts of a slice since the last such message.
-    Counted(Lent),
+    Counted(FilledTally),
     Done(Result<Done, LoadError>),
 }
 
@@ -71,14 +71,14 @@ enum Done {
 }
 
 /// A tally filled by a worker, which uses it again once it has been merged.
-struct Lent {
+struct FilledTally {
     tally: Box<Tally>,
     /// It is a whole interval, and the slice goes on.
     is_whole: bool,
     home: Option<SyncSender<Box<Tally>>>,
 }
 
-impl Lent {
+impl FilledTally {
     fn give_back(self) {
         // Fails only if the worker has ended and needs no tally.
         if let Some(home) = self.home {
@@ -120,7 +120,7 @@ impl WorkerReport {
 }
 
 /// Results of a slice.
-pub struct Sliced<'a> {
+pub struct SliceResult<'a> {
     pub total: &'a Tally,
     pub workers: Vec<WorkerReport>,
 }
@@ -130,7 +130,8 @@ impl Session {
     pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, SetupError> {
         let (sender, told) = sync_channel(workers as usize * (SPARE_TALLIES + 2));
         let (parts, total) = (Vec::new(), Tally::default());
-        let mut session = Self { workers: Vec::new(), cpus: cpus.to_vec(), parts, total, told };
+        let mut session =
+            Self { workers: Vec::new(), cpus: cpus.to_vec(), parts, total, messages: told };
         for index in 0..workers as usize {
             let (orders, inbox) = sync_channel(1);
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
@@ -150,7 +151,7 @@ impl Session {
     }
 
     /// Whether it has this many workers, on these CPUs.
-    pub fn is_of(&self, workers: u32, cpus: &[usize]) -> bool {
+    pub fn matches(&self, workers: u32, cpus: &[usize]) -> bool {
         self.workers() == workers && self.cpus == cpus
     }
 
@@ -171,8 +172,9 @@ impl Session {
                 lanes.push((worker, id));
             }
         }
-        let order = |index: u32| Order::Open(std::mem::take(&mut lanes[index as usize]), sampling);
-        let all = self.order(order, Merging::of(&mut Tally::default(), observer))?;
+        let order =
+            |index: u32| WorkerCommand::Open(std::mem::take(&mut lanes[index as usize]), sampling);
+        let all = self.order(order, TallyMerger::new(&mut Tally::default(), observer))?;
         self.parts = plans.iter().map(|plan| plan.part).collect();
         let mut opened: Option<Opened> = None;
         for done in all {
@@ -190,7 +192,7 @@ impl Session {
         lane: LaneId,
         stretch: Stretch,
         observer: &mut dyn Observer,
-    ) -> Result<Sliced<'_>, LoadError> {
+    ) -> Result<SliceResult<'_>, LoadError> {
         // One start for all workers, so that their windows are the same. An instant that is far off
         // was meant for another clock.
         let soon = monotonic_now() + START_LEAD;
@@ -199,13 +201,13 @@ impl Session {
             (*self.parts.get(lane.0).ok_or(LoadError::WorkerLost)?, self.workers());
         let mut total = std::mem::take(&mut self.total);
         total.reset(Instant::ZERO);
-        let mut merging = Merging::of(&mut total, observer);
+        let mut merging = TallyMerger::new(&mut total, observer);
         if stretch.hands_over {
             merging.interval = Some((Tally::default(), vec![false; workers as usize]));
         }
         let order = |index| {
-            let requests = stretch.requests.map(|all| part.of_worker(all, index, workers));
-            Order::Slice { lane, stretch: Stretch { requests, ..stretch }, start }
+            let requests = stretch.requests.map(|all| part.worker_share(all, index, workers));
+            WorkerCommand::Slice { lane, stretch: Stretch { requests, ..stretch }, start }
         };
         let done = self.order(order, merging);
         self.total = total;
@@ -213,15 +215,15 @@ impl Session {
             Done::Slice(report) => Ok(report),
             _ => Err(LoadError::WorkerLost),
         });
-        Ok(Sliced { workers: reports.collect::<Result<_, _>>()?, total: &self.total })
+        Ok(SliceResult { workers: reports.collect::<Result<_, _>>()?, total: &self.total })
     }
 
     /// Closes all lanes, and returns what each did in its life, by worker and lane.
     pub fn close(&mut self) -> Result<Vec<Vec<Life>>, LoadError> {
         let mut unused = Tally::default();
         let observer = &mut NoObserver;
-        let merging = Merging::of(&mut unused, observer);
-        let lives = self.order(|_| Order::Close, merging)?.into_iter();
+        let merging = TallyMerger::new(&mut unused, observer);
+        let lives = self.order(|_| WorkerCommand::Close, merging)?.into_iter();
         let lives = lives.map(|done| match done {
             Done::Closed(lives) => Ok(lives),
             _ => Err(LoadError::WorkerLost),
@@ -232,8 +234,8 @@ impl Session {
     /// Gives every worker its order, and waits until all are done, even if one fails.
     fn order(
         &mut self,
-        mut order: impl FnMut(u32) -> Order,
-        mut merging: Merging<'_>,
+        mut order: impl FnMut(u32) -> WorkerCommand,
+        mut merging: TallyMerger<'_>,
     ) -> Result<Vec<Done>, LoadError> {
         for (index, worker) in self.workers.iter().enumerate() {
             worker.orders.send(order(index as u32)).map_err(|_| LoadError::WorkerLost)?;
@@ -242,9 +244,9 @@ impl Session {
         let mut failed = None;
         let mut busy = self.workers.len();
         while busy > 0 {
-            match self.told.recv().map_err(|_| LoadError::WorkerLost)? {
-                (index, Told::Counted(lent)) => merging.take(index, lent),
-                (index, Told::Done(done)) => {
+            match self.messages.recv().map_err(|_| LoadError::WorkerLost)? {
+                (index, WorkerMessage::Counted(lent)) => merging.take(index, lent),
+                (index, WorkerMessage::Done(done)) => {
                     busy -= 1;
                     match done {
                         Ok(done) => all.push((index, done)),
@@ -256,7 +258,7 @@ impl Session {
                 }
             }
         }
-        merging.tell();
+        merging.report_interval();
         if let Some(error) = failed {
             return Err(error);
         }
@@ -266,7 +268,7 @@ impl Session {
 }
 
 /// Merges the tallies of workers as they arrive.
-struct Merging<'a> {
+struct TallyMerger<'a> {
     total: &'a mut Tally,
     observer: &'a mut dyn Observer,
     /// The current interval, and which workers have delivered their parts of it; `None` if a slice
@@ -274,15 +276,15 @@ struct Merging<'a> {
     interval: Option<(Tally, Vec<bool>)>,
 }
 
-impl<'a> Merging<'a> {
-    fn of(total: &'a mut Tally, observer: &'a mut dyn Observer) -> Self {
+impl<'a> TallyMerger<'a> {
+    fn new(total: &'a mut Tally, observer: &'a mut dyn Observer) -> Self {
         Self { total, observer, interval: None }
     }
 
-    fn take(&mut self, index: usize, lent: Lent) {
+    fn take(&mut self, index: usize, lent: FilledTally) {
         if self.interval.as_ref().is_some_and(|(_, given)| given[index]) {
             // Another worker is late: its part goes into the next interval.
-            self.tell();
+            self.report_interval();
         }
         self.total.merge(&lent.tally);
         if let Some((interval, given)) = &mut self.interval {
@@ -292,14 +294,14 @@ impl<'a> Merging<'a> {
             interval.merge(&lent.tally);
             given[index] = true;
             if given.iter().all(|given| *given) {
-                self.tell();
+                self.report_interval();
             }
         }
         lent.give_back();
     }
 
     /// Reports the current interval to the observer, if anything is in it, and begins the next.
-    fn tell(&mut self) {
+    fn report_interval(&mut self) {
         if let Some((interval, given)) = &mut self.interval
             && given.contains(&true)
         {
@@ -334,8 +336,8 @@ fn worker_loop(
     index: usize,
     cpu: Option<usize>,
     stop: &Arc<AtomicBool>,
-    inbox: &Receiver<Order>,
-    told: &SyncSender<(usize, Told)>,
+    inbox: &Receiver<WorkerCommand>,
+    told: &SyncSender<(usize, WorkerMessage)>,
 ) {
     let mut not_pinned = cpu.and_then(|cpu| pin_thread(cpu).err());
     sharpen_timers();
@@ -345,11 +347,11 @@ fn worker_loop(
             Some(error) => Err(error.into()),
             // A panic must not leave the session waiting.
             None => {
-                let carry_out = || carry_out(order, &mut lanes, stop, &Teller { index, told });
+                let carry_out = || carry_out(order, &mut lanes, stop, &TallySender { index, told });
                 catch_unwind(AssertUnwindSafe(carry_out)).unwrap_or(Err(LoadError::WorkerLost))
             }
         };
-        if told.send((index, Told::Done(done))).is_err() {
+        if told.send((index, WorkerMessage::Done(done))).is_err() {
             break;
         }
     }
@@ -357,34 +359,34 @@ fn worker_loop(
 }
 
 /// Sends a worker's tallies to the session.
-struct Teller<'a> {
+struct TallySender<'a> {
     index: usize,
-    told: &'a SyncSender<(usize, Told)>,
+    told: &'a SyncSender<(usize, WorkerMessage)>,
 }
 
-impl Teller<'_> {
+impl TallySender<'_> {
     /// Gives the tally back if the channel is full.
-    fn try_tell(&self, lent: Lent) -> Result<(), Lent> {
-        match self.told.try_send((self.index, Told::Counted(lent))) {
-            Err(TrySendError::Full((_, Told::Counted(lent)))) => Err(lent),
+    fn try_tell(&self, lent: FilledTally) -> Result<(), FilledTally> {
+        match self.told.try_send((self.index, WorkerMessage::Counted(lent))) {
+            Err(TrySendError::Full((_, WorkerMessage::Counted(lent)))) => Err(lent),
             _ => Ok(()),
         }
     }
 
-    fn tell(&self, lent: Lent) {
+    fn tell(&self, lent: FilledTally) {
         // Fails only if the session has ended.
-        let _ = self.told.send((self.index, Told::Counted(lent)));
+        let _ = self.told.send((self.index, WorkerMessage::Counted(lent)));
     }
 }
 
 fn carry_out(
-    order: Order,
+    order: WorkerCommand,
     lanes: &mut Vec<Lane>,
     stop: &Arc<AtomicBool>,
-    teller: &Teller<'_>,
+    teller: &TallySender<'_>,
 ) -> Result<Done, LoadError> {
     match order {
-        Order::Open(plans, sampling) => {
+        WorkerCommand::Open(plans, sampling) => {
             lanes.iter_mut().for_each(Lane::close);
             lanes.clear();
             let mut opening = Box::<Tally>::default();
@@ -394,11 +396,11 @@ fn carry_out(
             let first = lanes.first().ok_or(LoadError::WorkerLost)?;
             Ok(Done::Opened { how: first.how(), note: first.note(), opening })
         }
-        Order::Slice { lane, stretch, start } => {
+        WorkerCommand::Slice { lane, stretch, start } => {
             let lane = lanes.get_mut(lane.0).ok_or(LoadError::WorkerLost)?;
             Ok(Done::Slice(lane.slice(stretch, start, stop, teller)?))
         }
-        Order::Close => {
+        WorkerCommand::Close => {
             lanes.iter_mut().for_each(Lane::close);
             let lives = lanes.drain(..).map(|lane| lane.ended_life()).collect();
             Ok(Done::Closed(lives))
@@ -425,11 +427,11 @@ mod tests {
         }
     }
 
-    fn lent(at_ms: u64, good: u64, is_whole: bool) -> Lent {
+    fn lent(at_ms: u64, good: u64, is_whole: bool) -> FilledTally {
         let start = Instant::ZERO + DurationNs::from_ms(at_ms);
         let counts = Counts { started: good, completed: good, good, ..Counts::default() };
         let end = start + DurationNs::from_ms(10);
-        Lent {
+        FilledTally {
             tally: Box::new(Tally { start, end, counts, ..Tally::default() }),
             is_whole,
             home: None,
@@ -439,7 +441,7 @@ mod tests {
     #[test]
     fn intervals_are_told_once_all_have_given_theirs_or_one_is_ahead() {
         let (mut total, mut seen) = (Tally::default(), Seen::default());
-        let mut merging = Merging::of(&mut total, &mut seen);
+        let mut merging = TallyMerger::new(&mut total, &mut seen);
         merging.interval = Some((Tally::default(), vec![false; 2]));
         merging.take(0, lent(0, 1, true));
         merging.take(1, lent(0, 10, true));
@@ -448,8 +450,8 @@ mod tests {
         merging.take(0, lent(20, 3, true));
         merging.take(1, lent(10, 20, false));
         merging.take(0, lent(30, 4, false));
-        merging.tell();
-        merging.tell();
+        merging.report_interval();
+        merging.report_interval();
         assert_eq!(seen.0, [(11, 11), (2, 13), (23, 36), (4, 40)]);
         assert_eq!((seen.1, total.counts.good), (4, 40));
         assert_eq!(total.elapsed(), DurationNs::from_ms(40));

@@ -8,7 +8,7 @@ use crate::protocol::reply::Reply;
 /// Gives the requests of one worker.
 pub trait Source {
     /// The next request, which may be written to `scratch` (which is empty).
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked;
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest;
 
     /// Parts of replies to capture for [`Source::on_reply`].
     fn wanted(&self) -> Wanted {
@@ -35,7 +35,7 @@ pub trait Source {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum NextRequest {
     /// The request at this index of the codec's list.
     Listed(u32),
     /// Bytes that a script wrote: this many whole HTTP/1.1 requests, answered in order.
@@ -63,13 +63,13 @@ impl Listed {
 
 impl Source for Listed {
     #[inline]
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
         if let Some(random) = &mut self.random {
-            return Asked::Listed(random.below(u64::from(self.n)) as u32);
+            return NextRequest::Listed(random.below(u64::from(self.n)) as u32);
         }
         let at = self.at;
         self.at = if at + 1 < self.n { at + 1 } else { 0 };
-        Asked::Listed(at)
+        NextRequest::Listed(at)
     }
 
     fn is_constant(&self) -> bool {
@@ -106,7 +106,7 @@ macro_rules! either {
 
 impl Source for AnySource {
     #[inline]
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
         either!(self, source => source.next(scratch))
     }
 

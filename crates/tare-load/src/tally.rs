@@ -65,16 +65,16 @@ impl Tally {
         let mut tally = Self::default();
         tally.counts.status.reserve(16);
         let latency = &mut tally.latency;
-        latency.from_sent = Histogram::ready();
+        latency.from_sent = Histogram::preallocated();
         if series.open_loop {
-            latency.from_due = Histogram::ready();
-            latency.send_lag = Histogram::ready();
+            latency.from_due = Histogram::preallocated();
+            latency.send_lag = Histogram::preallocated();
         }
         if series.new_connections {
-            latency.connect = Histogram::ready();
-            latency.first_byte = Histogram::ready();
+            latency.connect = Histogram::preallocated();
+            latency.first_byte = Histogram::preallocated();
             if series.tls {
-                latency.tls = Histogram::ready();
+                latency.tls = Histogram::preallocated();
             }
         }
         tally
@@ -99,7 +99,7 @@ impl Tally {
             self.start = if untouched { other.start } else { self.start.min(other.start) };
             self.end = self.end.max(other.end);
         }
-        self.counts.then(&other.counts);
+        self.counts.accumulate(&other.counts);
         self.failures.merge(&other.failures);
         for (mine, theirs) in self.latency.all_mut().into_iter().zip(other.latency.all()) {
             mine.merge(theirs);
@@ -108,7 +108,7 @@ impl Tally {
 
     /// Asserts that every request that started has ended; if not, it is a bug in tare.
     pub fn assert_closed(&self) {
-        assert!(self.counts.close(), "requests started against ended: {:?}", self.counts);
+        assert!(self.counts.are_balanced(), "requests started against ended: {:?}", self.counts);
     }
 
     pub fn elapsed(&self) -> DurationNs {

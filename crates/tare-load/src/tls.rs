@@ -197,7 +197,7 @@ impl TlsSession {
     }
 
     /// Whether the peer has ended the stream with close_notify.
-    pub fn said_goodbye(&self) -> bool {
+    pub fn peer_closed(&self) -> bool {
         self.said_goodbye
     }
 
@@ -257,7 +257,7 @@ impl TlsSession {
     }
 
     /// Ends our side of the stream with close_notify.
-    pub fn say_goodbye(&mut self, out: &mut Vec<u8>) {
+    pub fn send_close_notify(&mut self, out: &mut Vec<u8>) {
         self.goodbye_sent = true;
         self.connection.send_close_notify();
         // Nothing to do about an error: the connection ends here either way.

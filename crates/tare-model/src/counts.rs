@@ -27,7 +27,7 @@ macro_rules! counts {
             pub bodies: Vec<(String, u64)>,
             /// Set when several clients made the load together.
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub together: Option<Together>,
+            pub together: Option<ConcurrentClients>,
         }
 
         impl Counts {
@@ -95,7 +95,7 @@ fn is_zero(n: &u64) -> bool {
 /// Synchronisation and results of several clients that made one load together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Together {
+pub struct ConcurrentClients {
     /// Time from the first client's start to the last one's, for each slice.
     pub skews_ns: Vec<u64>,
     /// Largest possible error of the clock estimates; over several slices, the maximum.
@@ -118,7 +118,7 @@ pub struct ClientPart {
     pub lag_ns: u64,
 }
 
-impl Together {
+impl ConcurrentClients {
     /// Adds a later stretch of load.
     fn then(&mut self, other: &Self) {
         let (mine, theirs) = (self.skews_ns.len() as f64, other.skews_ns.len() as f64);
@@ -163,7 +163,7 @@ impl Together {
 
 impl Counts {
     /// Adds a later stretch of load.
-    pub fn then(&mut self, other: &Self) {
+    pub fn accumulate(&mut self, other: &Self) {
         let (mine, theirs) = (self.window_ns as f64, other.window_ns as f64);
         let busy = self.client_busiest * mine + other.client_busiest * theirs;
         self.client_busiest = busy / (mine + theirs).max(1.0);
@@ -197,7 +197,7 @@ impl Counts {
 
     /// Adds the connections, handshakes and errors of opening connections, but none of the traffic.
     pub fn add_opening(&mut self, opening: &Self) {
-        self.then(&Self {
+        self.accumulate(&Self {
             opened: opening.opened,
             not_opened: opening.not_opened,
             closed_by_server: opening.closed_by_server,
@@ -220,10 +220,10 @@ impl Counts {
 
     /// Merges counts of the same time: the window is their mean, the busiest worker their maximum,
     /// and everything else is summed. `None` without parts.
-    pub fn alongside(parts: &[Self]) -> Option<Self> {
+    pub fn merge_concurrent(parts: &[Self]) -> Option<Self> {
         let (first, more) = parts.split_first()?;
         let mut all = first.clone();
-        more.iter().for_each(|part| all.then(part));
+        more.iter().for_each(|part| all.accumulate(part));
         all.window_ns /= parts.len() as u64;
         all.client_busiest = parts.iter().map(|part| part.client_busiest).fold(0.0, f64::max);
         Some(all)
@@ -235,7 +235,7 @@ impl Counts {
     }
 
     /// Whether every started request is accounted for.
-    pub fn close(&self) -> bool {
+    pub fn are_balanced(&self) -> bool {
         let ends = [self.completed, self.failed, self.drained, self.cut, self.unsent];
         ends.into_iter().try_fold(0u64, u64::checked_add) == Some(self.started)
     }
@@ -246,7 +246,7 @@ impl Counts {
         let of_errors = self.errors.iter().map(|(_, n, _)| *n);
         let of_bodies = self.bodies.iter().map(|(_, n)| *n);
         let mut numbers = self.numbers().chain(of_statuses).chain(of_errors).chain(of_bodies);
-        self.close()
+        self.are_balanced()
             && self.good <= self.completed
             && numbers.all(|number| number <= NUMBER_MAX)
             && self.client_busiest.is_finite()
@@ -254,7 +254,7 @@ impl Counts {
             && self.errors.len() <= ERRORS_MAX
             && self.bodies.len() <= BODIES_MAX
             && self.bodies.iter().all(|(hash, _)| is_sha256(hash))
-            && self.together.as_ref().is_none_or(Together::is_possible)
+            && self.together.as_ref().is_none_or(ConcurrentClients::is_possible)
     }
 }
 

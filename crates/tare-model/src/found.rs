@@ -11,7 +11,7 @@ use crate::{Invalid, text};
 /// The shape of every slice of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Found {
+pub struct Calibration {
     #[serde(with = "text::duration")]
     pub window: DurationNs,
     #[serde(with = "text::duration")]
@@ -23,7 +23,7 @@ pub struct Found {
     pub warm: Option<Vec<WarmUp>>,
 }
 
-impl Found {
+impl Calibration {
     /// Checks the values: somebody else may have written the store.
     pub fn check<L>(&self, plan: &PlanParts<L>) -> Result<(), Invalid> {
         let Self { window, ramp, warmup, warm } = self;

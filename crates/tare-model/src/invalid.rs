@@ -17,7 +17,7 @@ impl std::error::Error for Invalid {}
 impl Invalid {
     /// Prefixes the message with the name of what it is about.
     #[must_use]
-    pub fn of(self, who: &str) -> Self {
+    pub fn named(self, who: &str) -> Self {
         Self(format!("{who}: {}", self.0))
     }
 }
@@ -35,7 +35,7 @@ impl From<&str> for Invalid {
 }
 
 /// Checks that a key's value is 1 to `most`.
-pub(crate) fn within(key: &str, value: u32, most: u32) -> Result<(), Invalid> {
+pub(crate) fn check_range(key: &str, value: u32, most: u32) -> Result<(), Invalid> {
     match value {
         value if (1..=most).contains(&value) => Ok(()),
         value => Err(Invalid(format!("{key} = {value}: write 1 to {most}"))),

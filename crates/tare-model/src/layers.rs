@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for LayerSpec {
 
 /// Position of a hop: a process that requests pass through on their way to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum HopPosition {
     /// In a place of its own between client and server.
     Between,
     /// In the client's network namespace.
@@ -89,7 +89,7 @@ pub enum Stand {
     BesideServer,
 }
 
-impl Stand {
+impl HopPosition {
     /// Describes the position in messages.
     pub fn word(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl Stand {
 
 /// The protocol that a layer accepts on the client's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum AcceptedProtocol {
     /// Whatever the next hop accepts.
     Anything,
     Plain,
@@ -111,11 +111,11 @@ pub enum Takes {
 }
 
 /// Whether clients speak TLS with a server behind these layers.
-pub fn take_tls(layers: &[LayerSpec], server_does: bool) -> bool {
-    let mut takes = layers.iter().map(|layer| layer.facts().takes());
-    match takes.find(|takes| *takes != Takes::Anything) {
+pub fn clients_use_tls(layers: &[LayerSpec], server_does: bool) -> bool {
+    let mut takes = layers.iter().map(|layer| layer.facts().accepts());
+    match takes.find(|takes| *takes != AcceptedProtocol::Anything) {
         None => server_does,
-        Some(takes) => takes == Takes::Tls,
+        Some(takes) => takes == AcceptedProtocol::Tls,
     }
 }
 
@@ -126,7 +126,7 @@ pub struct HopPart {
     pub name: String,
     /// Index of its layer in the variant's list.
     pub layer: usize,
-    pub stand: Stand,
+    pub stand: HopPosition,
 }
 
 /// Settings that all hops have, except where they run.
@@ -142,7 +142,7 @@ const THREADS_MAX: u32 = 64;
 
 impl HopSettings<'_> {
     fn limits(&self) -> Limits {
-        Limits::of(self.cpus, self.memory)
+        Limits::from_settings(self.cpus, self.memory)
     }
 
     /// Checks the settings for use on that variant.
@@ -177,12 +177,12 @@ impl HopSettings<'_> {
 pub fn hops(layers: &[LayerSpec]) -> Vec<HopPart> {
     let mut all: Vec<HopPart> = Vec::new();
     for (layer, spec) in layers.iter().enumerate() {
-        for stand in spec.facts().stands() {
+        for stand in spec.facts().hop_positions() {
             let own = spec.facts().name();
             let own = match stand {
-                Stand::Between => own,
-                Stand::BesideClient => format!("client's {own}"),
-                Stand::BesideServer => format!("server's {own}"),
+                HopPosition::Between => own,
+                HopPosition::BesideClient => format!("client's {own}"),
+                HopPosition::BesideServer => format!("server's {own}"),
             };
             let is_same = |hop: &&HopPart| {
                 hop.name.strip_suffix(char::is_numeric).unwrap_or(&hop.name).trim_end() == own
@@ -206,7 +206,7 @@ pub trait LayerFacts {
     fn check(&self, variant: &Variant) -> Result<(), Invalid>;
 
     /// Positions of its hops, the nearest to the client first.
-    fn stands(&self) -> &'static [Stand] {
+    fn hop_positions(&self) -> &'static [HopPosition] {
         &[]
     }
 
@@ -221,8 +221,8 @@ pub trait LayerFacts {
     }
 
     /// The protocol that it accepts on the client's side.
-    fn takes(&self) -> Takes {
-        Takes::Anything
+    fn accepts(&self) -> AcceptedProtocol {
+        AcceptedProtocol::Anything
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

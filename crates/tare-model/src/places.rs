@@ -93,7 +93,7 @@ impl Limits {
         }
     }
 
-    pub(crate) fn of(cpus: Option<f64>, memory: Option<Bytes>) -> Self {
+    pub(crate) fn from_settings(cpus: Option<f64>, memory: Option<Bytes>) -> Self {
         Self { cpus, memory_bytes: memory.map(|memory| memory.0) }
     }
 }
@@ -114,7 +114,7 @@ impl Kernel {
     /// Guesses from the name of the runtime or of a runtime class: `runsc`,
     /// `io.containerd.kata.v2`, `/opt/runc-1.2`, `gvisor`. The kernel in use is read from inside
     /// later.
-    pub fn of(runtime: &str) -> Self {
+    pub fn from_runtime_name(runtime: &str) -> Self {
         let has = |word: &str| runtime.contains(word);
         match runtime {
             _ if has("runsc") || has("gvisor") => Self::Gvisor,
@@ -215,7 +215,7 @@ impl PlaceSpec {
     }
 
     /// Whether a client in that place can reach a server in this one.
-    pub fn meets(&self, client: &Self) -> bool {
+    pub fn is_reachable_from(&self, client: &Self) -> bool {
         let (own, other) = (self.facts().network(), client.facts().network());
         own == other || [own, other].contains(&Network::Host)
     }

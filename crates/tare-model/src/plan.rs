@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 
 use crate::cold::Cold;
-use crate::invalid::within;
+use crate::invalid::check_range;
 use crate::load::{Load, LoadSpec, check_headers};
 use crate::servers::ServerSpec;
 use crate::variant::{Skipped, Variant};
@@ -282,7 +282,7 @@ impl PlanParts {
         let protocol = self.load.protocol();
         self.variants.iter().try_for_each(|variant| {
             variant.url(1)?;
-            variant.check(protocol).map_err(|why| why.of(&format!("variant '{}'", variant.name)))
+            variant.check(protocol).map_err(|why| why.named(&format!("variant '{}'", variant.name)))
         })
     }
 
@@ -333,9 +333,9 @@ impl PlanParts {
                 variant.name
             )));
         }
-        within("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;
-        within("place_launches", self.slices.place_launches.unwrap_or(1), 20)?;
-        within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
+        check_range("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;
+        check_range("place_launches", self.slices.place_launches.unwrap_or(1), 20)?;
+        check_range("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
         if let Some(window) = self.slices.window.filter(|w| !SLICE_LENGTHS.contains(w)) {
             return Err(Invalid(format!("slices: {window} each: write 1ms to 60s")));
         }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::counts::{ClientPart, Counts, Together};
+pub use crate::counts::{ClientPart, ConcurrentClients, Counts};
 use crate::distribution::Distribution;
 use crate::plain;
 use crate::sustained::{Sustained, WarmUp};
@@ -249,7 +249,7 @@ pub struct LaunchLoad {
     pub sustained: Option<Sustained>,
     /// How evenly its connections were served.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub favoured: Option<Favoured>,
+    pub favoured: Option<ReplySkew>,
 }
 
 /// CPU time of a server without any load, and over how long.
@@ -263,16 +263,16 @@ pub struct AtRest {
 /// The quarter of a launch's connections with the most replies, and the totals of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Favoured {
+pub struct ReplySkew {
     pub connections: u32,
     pub replies: u64,
     pub of_connections: u32,
     pub of_replies: u64,
 }
 
-impl Favoured {
+impl ReplySkew {
     /// Sorts connections by their replies; `None` if there are too few to favour some.
-    pub fn of(replies: &[u64]) -> Option<Self> {
+    pub fn from_replies(replies: &[u64]) -> Option<Self> {
         const CONNECTIONS_MIN: usize = 4;
         let most = replies.len().div_ceil(4);
         if replies.len() < CONNECTIONS_MIN {

@@ -89,14 +89,14 @@ pub trait ServerFacts {
     }
 
     /// An error says why it cannot start in a place with programs of its own.
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         let text = "a place with programs of its own (an image, another machine) runs nginx, httpd, \
                     tare's target or a command";
         Err(text.into())
     }
 
     /// Whether tare chooses its listen address; a configuration of the user's sets its own.
-    fn listens_where_told(&self) -> bool {
+    fn listens_on_given_address(&self) -> bool {
         true
     }
 
@@ -106,7 +106,7 @@ pub trait ServerFacts {
     }
 
     /// An error says why nginx's filters cannot be put in its path.
-    fn takes_filters(&self) -> Result<(), Invalid> {
+    fn check_filters(&self) -> Result<(), Invalid> {
         Err("a filter needs a server of kind nginx".into())
     }
 
@@ -119,7 +119,7 @@ pub trait ServerFacts {
 struct External;
 
 impl ServerFacts for External {
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }
 }

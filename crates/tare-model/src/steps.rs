@@ -329,7 +329,7 @@ impl Procedure {
             return Err(Invalid(format!("two steps give '{name}'")));
         }
         if let Some(reset) = &self.reset {
-            duration("within", &reset.within).map_err(|why| why.of("reset"))?;
+            duration("within", &reset.within).map_err(|why| why.named("reset"))?;
         }
         if !self.steps.iter().any(|step| step.kind() == StepKind::Verify) {
             return Err("no step shows that it worked: give one kind = \"verify\"".into());

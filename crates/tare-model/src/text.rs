@@ -11,7 +11,7 @@ pub mod duration {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DurationNs, D::Error> {
-        let text = super::OfUnit::deserialize(from)?.text("s")?;
+        let text = super::TextOrNumber::deserialize(from)?.text("s")?;
         positive(&text).map_err(serde::de::Error::custom)
     }
 
@@ -35,7 +35,7 @@ pub mod optional_duration {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DurationNs>, D::Error> {
-        let written = Option::<super::OfUnit>::deserialize(from)?;
+        let written = Option::<super::TextOrNumber>::deserialize(from)?;
         let text = written.map(|written| written.text("s")).transpose()?;
         let parsed = text.map(|text| super::duration::positive(&text)).transpose();
         parsed.map_err(serde::de::Error::custom)
@@ -71,12 +71,12 @@ pub struct OptionalDuration(#[serde(with = "optional_duration")] pub Option<tare
 /// A value that needs a unit but may have been written without one.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub enum OfUnit {
+pub enum TextOrNumber {
     Text(String),
     Number(f64),
 }
 
-impl OfUnit {
+impl TextOrNumber {
     pub fn text<E: serde::de::Error>(self, unit: &str) -> Result<String, E> {
         match self {
             Self::Text(text) => Ok(text),
@@ -100,7 +100,7 @@ pub mod reactor {
         from: D,
     ) -> Result<Option<ReactorKind>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
-        let parsed = text.map(|text| super::reactor_of(&text)).transpose();
+        let parsed = text.map(|text| super::parse_reactor(&text)).transpose();
         parsed.map_err(serde::de::Error::custom)
     }
 }
@@ -119,7 +119,7 @@ pub fn si_number(text: &str) -> Result<f64, String> {
     if number.is_finite() && number >= 0.0 { Ok(number * scale) } else { Err(bad()) }
 }
 
-pub fn reactor_of(text: &str) -> Result<tare_io::ReactorKind, String> {
+pub fn parse_reactor(text: &str) -> Result<tare_io::ReactorKind, String> {
     match text {
         "io_uring" | "uring" => Ok(tare_io::ReactorKind::IoUring),
         "epoll" => Ok(tare_io::ReactorKind::Epoll),

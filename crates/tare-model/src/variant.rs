@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Invalid;
 use crate::clients::Clients;
 use crate::filters::FilterSpec;
-use crate::layers::{self, LayerSpec, Stand, Takes};
+use crate::layers::{self, AcceptedProtocol, HopPosition, LayerSpec};
 use crate::net::Protocol;
 use crate::places::{HostSpec, Network, PlaceSpec};
 use crate::servers::ServerSpec;
@@ -81,12 +81,12 @@ impl Variant {
 
     /// Whether clients see a certificate that tare made.
     pub fn shows_our_certificate(&self) -> bool {
-        let mut takes = self.layers.iter().map(|layer| layer.facts().takes());
-        self.server.facts().tls() || takes.any(|takes| takes == Takes::Tls)
+        let mut takes = self.layers.iter().map(|layer| layer.facts().accepts());
+        self.server.facts().tls() || takes.any(|takes| takes == AcceptedProtocol::Tls)
     }
 
     /// Whether its gateway is configured not to resume sessions.
-    pub fn is_not_to_resume(&self) -> bool {
+    pub fn forbids_resumption(&self) -> bool {
         let mut layers = self.layers.iter();
         layers.any(|layer| matches!(layer, LayerSpec::Gateway(gateway) if !gateway.tls.resume))
     }
@@ -140,7 +140,7 @@ impl Variant {
             );
         }
         if !self.place.facts().shares_host_files() {
-            server.can_start_elsewhere()?;
+            server.check_start_elsewhere()?;
         }
         self.place.check()?;
         for client in self.clients.places() {
@@ -152,7 +152,7 @@ impl Variant {
         }
         self.check_places()?;
         self.layers.iter().try_for_each(|layer| layer.facts().check(self))?;
-        self.check_way()
+        self.check_route()
     }
 
     /// Places that its hops have of their own.
@@ -163,7 +163,7 @@ impl Variant {
     /// Names and places of hops that have a place of their own, the nearest to the client first.
     fn hops_between(&self) -> Vec<(String, &PlaceSpec)> {
         let hops = layers::hops(&self.layers).into_iter();
-        let between = hops.filter(|hop| hop.stand == Stand::Between);
+        let between = hops.filter(|hop| hop.stand == HopPosition::Between);
         let placed = between.map(|hop| {
             let place = self.layers[hop.layer].facts().place();
             (hop.name, place.unwrap_or(&ON_HOST))
@@ -172,7 +172,7 @@ impl Variant {
     }
 
     /// Checks that clients reach the first hop, and each hop its next one.
-    fn check_way(&self) -> Result<(), Invalid> {
+    fn check_route(&self) -> Result<(), Invalid> {
         let hops = self.hops_between();
         let Some((first, _)) = hops.first() else { return Ok(()) };
         let wrong = |who: &str, text: &str| Err(Invalid(format!("{who}: {text}")));
@@ -186,7 +186,7 @@ impl Variant {
         if !self.url.contains("{port}") || !url.is_ok_and(|url| url.is_loopback()) {
             return wrong(first, "it listens where tare says: leave out url");
         }
-        let takes_tls = layers::take_tls(&self.layers, self.server.facts().tls());
+        let takes_tls = layers::clients_use_tls(&self.layers, self.server.facts().tls());
         match (takes_tls, self.is_tls()) {
             (true, false) => return wrong(first, "clients come to it by https: leave out url"),
             (false, true) => return wrong(first, "clients come to it by http: leave out url"),
@@ -194,7 +194,7 @@ impl Variant {
         }
         let behind = hops.iter().skip(1).map(|(_, place)| *place).chain([&self.place]);
         for ((name, place), next) in hops.iter().zip(behind) {
-            if !next.meets(place) {
+            if !next.is_reachable_from(place) {
                 return Err(Invalid(format!(
                     "{name}: in {} it cannot reach what is in {}: they are on different networks",
                     place.name(),
@@ -255,7 +255,7 @@ impl Variant {
         if has_place && !self.url.contains("{port}") {
             return usage("a server in a place listens where tare says: leave out url");
         }
-        if has_place && !self.server.facts().listens_where_told() {
+        if has_place && !self.server.facts().listens_on_given_address() {
             return usage(
                 "an nginx config of one's own says where it listens: it goes with the host",
             );
@@ -268,7 +268,7 @@ impl Variant {
 
     /// Checks that a client in that place can reach the server.
     fn check_reach(&self, client: &PlaceSpec) -> Result<(), Invalid> {
-        if !self.place.meets(client) {
+        if !self.place.is_reachable_from(client) {
             return Err(Invalid(format!(
                 "a client in {} cannot reach a server in {}: they are on different networks; \
                  tare's own (netns, oci, vm) go together, and all go with the host",

@@ -263,7 +263,7 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
     let asked = || document.comparisons.iter().filter(|compared| compared.asked);
     let name = |compared: &Compared| place_name(document, &compared.case, &compared.variant);
     let mut all: Vec<String> = asked().filter_map(|own| with_interval(&name(own), own)).collect();
-    let without = asked().filter(|compared| is_without(compared));
+    let without = asked().filter(|compared| has_no_verdict(compared));
     let mut by_why: Vec<(&str, Vec<String>)> = Vec::new();
 
     for compared in without {
@@ -277,7 +277,9 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
         }
     }
     match by_why.as_slice() {
-        [(ONE_EACH, _)] if asked().all(is_without) => all.push(format!("no verdict: {ONE_EACH}")),
+        [(ONE_EACH, _)] if asked().all(has_no_verdict) => {
+            all.push(format!("no verdict: {ONE_EACH}"))
+        }
         several => all.extend(
             several.iter().map(|(why, names)| format!("no verdict on {}: {why}", listed(names))),
         ),
@@ -285,7 +287,7 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
     all
 }
 
-fn is_without(compared: &Compared) -> bool {
+fn has_no_verdict(compared: &Compared) -> bool {
     compared.verdict.is_none_or(|verdict| verdict == Verdict::Void)
 }
 
@@ -302,13 +304,13 @@ fn listed(names: &[String]) -> String {
 /// "'filter' against 'none' in throughput: +4.1 % ± 0.9, slower; …".
 fn with_interval(name: &str, compared: &Compared) -> Option<String> {
     let (interval, verdict) = compared.interval.zip(compared.verdict)?;
-    if is_without(compared) {
+    if has_no_verdict(compared) {
         return None;
     }
     let all = match interval.p_corrected > interval.p {
         true => format!(
             "; with this many comparisons, at least one would in {}",
-            of_100(interval.p_corrected)
+            chance_text(interval.p_corrected)
         ),
         false => String::new(),
     };
@@ -319,12 +321,12 @@ fn with_interval(name: &str, compared: &Compared) -> Option<String> {
         noun(compared.metric),
         overhead(compared),
         verdict.word(),
-        of_100(interval.p)
+        chance_text(interval.p)
     ))
 }
 
 /// Formats a probability: "5 of 100", "3 of 1,000", "fewer than 1 of 1,000".
-fn of_100(p: f64) -> String {
+fn chance_text(p: f64) -> String {
     match p {
         p if p < 0.001 => "fewer than 1 of 1,000".into(),
         p if p < 0.0095 => format!("{:.0} of 1,000", p * 1000.0),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tare_guards::Doubt;
 
-use crate::clients::ClientsFound;
+use crate::clients::ClientsSummary;
 
 pub const SCHEMA: &str = "tare.load/1";
 
@@ -37,7 +37,7 @@ pub struct LoadReport {
     pub client: Client,
     /// Set if clients elsewhere made the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clients: Option<ClientsFound>,
+    pub clients: Option<ClientsSummary>,
     pub intervals: Vec<Interval>,
     pub guards: Vec<Doubt>,
 }

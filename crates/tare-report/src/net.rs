@@ -82,7 +82,7 @@ impl NetReport {
 
 impl NetCell {
     /// Returns the result of a run with one variant; `None` if its load is not a network test.
-    pub fn of(document: &RunDocument, failed: Option<String>) -> Option<Self> {
+    pub fn from_run(document: &RunDocument, failed: Option<String>) -> Option<Self> {
         let load = &document.facts.plan.load;
         let Workload::Net(Net { test, message_bytes, reply_bytes, sockets }) = &load.workload
         else {

@@ -91,15 +91,15 @@ impl PairDocument {
             let only = names.iter().filter(|name| !others.contains(name));
             only.map(|name| format!("{name} (run {})", run.id)).collect()
         };
-        let guards = guards::of_pair(before, after, baseline.as_deref());
+        let guards = guards::pair_guards(before, after, baseline.as_deref());
         let found = changes(&before.digests, &after.digests, &question).into_iter().map(|found| {
             let Match { before: at, relative, .. } = question.matches[found.at];
             let variant = ours[at].clone();
             let is_void = guards::is_void(&guards, &variant, baseline.as_deref());
             Change {
                 relative_to: baseline.clone().filter(|_| relative),
-                before: Side::of(a, &variant, found.metric),
-                after: Side::of(b, &variant, found.metric),
+                before: Side::from_report(a, &variant, found.metric),
+                after: Side::from_report(b, &variant, found.metric),
                 metric: found.metric,
                 asked: found.asked,
                 ratio: found.ratio,
@@ -135,7 +135,7 @@ fn names(report: &RunReport) -> Vec<String> {
 }
 
 impl Side {
-    fn of(report: &RunReport, variant: &str, metric: Metric) -> Self {
+    fn from_report(report: &RunReport, variant: &str, metric: Metric) -> Self {
         let comparison =
             report.comparisons.iter().find(|c| c.variant == variant && c.metric == metric);
         Self {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 pub use tare_guards::RunGuard;
-use tare_guards::clients::ClientsFound;
+use tare_guards::clients::ClientsSummary;
 use tare_guards::{Code, why_void};
 use tare_model::Metric;
 use tare_model::samples::Probe;
@@ -110,7 +110,7 @@ pub struct Variant {
     pub parts: Vec<Part>,
     /// Set if several clients made the load together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clients: Option<ClientsFound>,
+    pub clients: Option<ClientsSummary>,
     /// Starts of the server in this run; 0 if it was already running.
     pub launches: u32,
     /// Starts of the place; 0 on the host.

@@ -50,7 +50,7 @@ pub fn conclusions(store: &Store, rows: &[RunRow], patience: DurationNs) -> Conc
     let limit = monotonic_now() + patience;
     let mut known = BTreeMap::new();
     // A store that others write to may contain anything.
-    if store.is_ours() {
+    if store.is_writable() {
         for (run, rounds, text) in store.conclusions(VERSION) {
             known.insert(run, (rounds, text));
         }
@@ -66,7 +66,7 @@ pub fn conclusions(store: &Store, rows: &[RunRow], patience: DurationNs) -> Conc
                 continue;
             }
             // A run that cannot be read, or not in time, reports that when it is opened.
-            None => worked_out(store, row, patience).unwrap_or_default(),
+            None => compute_conclusions(store, row, patience).unwrap_or_default(),
         };
         all.by_run.insert(row.id, found.into_iter().map(one_line).collect());
     }
@@ -78,7 +78,7 @@ pub fn conclude(store: &Store, row: &RunRow, report: &RunReport) {
     keep(store, row.id, row.rounds, &concluded(report));
 }
 
-fn worked_out(
+fn compute_conclusions(
     store: &Store,
     row: &RunRow,
     patience: DurationNs,

@@ -2,7 +2,7 @@
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::plain;
 use tare_model::plan::PlanParts;
 use tare_model::samples::Round;
@@ -132,10 +132,10 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
 }
 
 /// The values that a run's first rounds determined, with which it continues.
-pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Found>, Failure> {
+pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Calibration>, Failure> {
     let Some(found) = &row.found else { return Ok(None) };
     let wrong = |why: String| Failure::environment(format!("run {}: {why}", row.id));
-    let found: Found = serde_json::from_str(found)
+    let found: Calibration = serde_json::from_str(found)
         .map_err(|error| wrong(format!("what it found is of another version: {error}")))?;
     found.check(plan).map_err(|invalid| wrong(invalid.to_string()))?;
     Ok(Some(found))

@@ -1,7 +1,7 @@
 //! One load while it is measured: where its slices are kept, and its results so far. A run has one
 //! cell; a sweep has one for each of its values, all on the same launches.
 
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::plan::Plan;
 use tare_model::samples::Round;
 use tare_model::sustained::WarmUp;
@@ -30,7 +30,7 @@ impl<'a> Cell<'a> {
     pub fn new(
         plan: &'a Plan,
         run: RunId,
-        found: Option<&Found>,
+        found: Option<&Calibration>,
         digests: Vec<RoundDigest>,
     ) -> Self {
         let shape = found.map(|found| SliceShape {

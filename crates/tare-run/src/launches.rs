@@ -7,7 +7,8 @@ use tare_lab::HaltReason;
 use tare_lab::executor::LaneLife;
 use tare_lab::world;
 use tare_lab::world::{
-    Asker, Expected, Launch as _, MadeBy, MakeLoad as _, Meter as _, Placement, Used, World,
+    CountSettled, Launch as _, LaunchUsage, LoadSource, MakeLoad as _, Meter as _, Placement,
+    ProbeSender, World,
 };
 use tare_load::failure::{FailureKind, ONLY_TLS, is_wrong_protocol};
 use tare_load::measured::Measured;
@@ -41,7 +42,7 @@ pub(crate) struct RunningVariant<L: World> {
     /// does for the first thousands of requests.
     pub connections: L::Load,
     /// The cell for which they are open, and how its load is made.
-    opened: Option<(CellId, MadeBy)>,
+    opened: Option<(CellId, LoadSource)>,
     /// Requests that were answered so far, and those that timed out or were cut off.
     answered: u64,
     unanswered: u64,
@@ -112,7 +113,7 @@ impl<L: World> RunningVariant<L> {
     }
 
     /// Opens its connections for a cell, unless they are open for it; returns how load is made.
-    pub fn open(&mut self, cell: CellId) -> Result<MadeBy, Failure> {
+    pub fn open(&mut self, cell: CellId) -> Result<LoadSource, Failure> {
         match &self.opened {
             Some((open, made_by)) if *open == cell => Ok(made_by.clone()),
             _ => {
@@ -125,11 +126,11 @@ impl<L: World> RunningVariant<L> {
 
     pub fn load(&mut self, stretch: Stretch) -> Result<Measured, Failure> {
         let measured = self.connections.slice(stretch)?;
-        self.saw(&measured.counts);
+        self.add_counts(&measured.counts);
         Ok(measured)
     }
 
-    pub fn saw(&mut self, counts: &Counts) {
+    pub fn add_counts(&mut self, counts: &Counts) {
         self.answered += counts.answered;
         let timed_out =
             counts.errors.iter().filter(|(kind, ..)| kind == FailureKind::TimedOut.name());
@@ -148,8 +149,8 @@ impl<L: World> RunningVariant<L> {
         self.connections.close()
     }
 
-    pub fn used(&self) -> Used {
-        self.meter.as_ref().map_or_else(Used::default, L::Meter::used)
+    pub fn used(&self) -> LaunchUsage {
+        self.meter.as_ref().map_or_else(LaunchUsage::default, L::Meter::used)
     }
 
     pub fn cpu_ns(&self) -> u64 {
@@ -174,7 +175,7 @@ impl<L: World> RunningVariant<L> {
     pub fn end(&mut self, life: LaneLife, placement: Placement) -> Launch {
         let LaneLife { sent, closed_by_server, unanswered, .. } = life;
         let served = self.counted.and_then(|before| {
-            let expected = Expected::AtLeast(before + sent);
+            let expected = CountSettled::AtLeast(before + sent);
             let now = self.launched.as_ref().and_then(|launched| launched.served(expected))?;
             Some(now.saturating_sub(before))
         });
@@ -237,7 +238,8 @@ impl<L: World> Runner<'_, L> {
         if self.halted() == Some(HaltReason::ServerEnded) {
             self.note_ended(&mut up);
             let waiting = started.iter_mut().filter_map(|one| one.launched.as_mut());
-            let ended = waiting.filter_map(|launched| launched.not_yet(Instant::FAR).err()).next();
+            let ended =
+                waiting.filter_map(|launched| launched.wait_until_ready(Instant::FAR).err()).next();
             self.ended = self.ended.take().or(ended);
         }
         launched.map(|()| up)
@@ -255,7 +257,7 @@ impl<L: World> Runner<'_, L> {
                 return Ok(());
             }
             if from_nothing {
-                self.lab.make_way(variant);
+                self.lab.tear_down_place(variant);
             }
             let machine = from_nothing.then(|| self.lab.machine());
             let from = self.clock().now();
@@ -294,7 +296,7 @@ impl<L: World> Runner<'_, L> {
         for (cell, order) in orders {
             let rate = order.rate(variant.0);
             let mut plan = self.lane_plan(*cell, variant, rate, launched.as_ref())?;
-            begin_list_anywhere(&mut plan, round);
+            randomise_list_start(&mut plan, round);
             let probe = self.first_reply(variant, launched.as_mut(), &clients, &plan)?;
             if let Some(probe) = &probe {
                 self.check_status(*cell, variant, &plan, probe)?;
@@ -322,7 +324,7 @@ impl<L: World> Runner<'_, L> {
             started_unix_ms: started.unix_ms,
             ready: now.since(started.at),
             startup,
-            counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
+            counted: launched.as_ref().and_then(|l| l.served(CountSettled::Quiet)),
             logged_before: (0, 0),
             parts_before: Vec::new(),
             meter: launched.as_ref().map(L::Launch::meter),
@@ -373,7 +375,7 @@ impl<L: World> Runner<'_, L> {
         if let Some(rate) = rate {
             load.set_rate(rate);
         }
-        if !self.lab.clients_have_our_cpus(variant) {
+        if !self.lab.clients_share_cpu_numbers(variant) {
             load.client.cpus = None;
         }
         let (url, endpoint) = match launched {
@@ -433,7 +435,7 @@ impl<L: World> Runner<'_, L> {
                 {
                     return Ok(Some(probe));
                 }
-                Ok(_) => launched.not_yet(Instant::FAR)?,
+                Ok(_) => launched.wait_until_ready(Instant::FAR)?,
                 // A server that starts does not change its protocol.
                 Err(why) if is_wrong_protocol(&why) => {
                     return Err(Failure::target(format!("{name}: {why}")));
@@ -444,7 +446,7 @@ impl<L: World> Runner<'_, L> {
                         format!("{name}: no good reply within --ready-within (last error: {why})");
                     return Err(Failure::environment(text));
                 }
-                Err(why) => launched.not_yet(limit).map_err(|error| match error {
+                Err(why) => launched.wait_until_ready(limit).map_err(|error| match error {
                     Failure { fault: Fault::Environment, text } if !text.contains('\n') => {
                         let hint = hint(plan.engine.protocol, &why);
                         Failure::environment(format!("{text} (last error: {why}{hint})"))
@@ -457,7 +459,7 @@ impl<L: World> Runner<'_, L> {
 
     /// Records why a server is not ready when the time is over.
     fn note_unready(&mut self, variant: VariantId, launched: Option<&mut L::Launch>) {
-        let why = launched.and_then(|launched| launched.not_yet(Instant::ZERO).err());
+        let why = launched.and_then(|launched| launched.wait_until_ready(Instant::ZERO).err());
         let name = &self.plan().variants[variant.0].name;
         let none = || why.map_or(format!("{name}: no good reply yet"), |why| why.to_string());
         self.unanswered.get_or_insert_with(none);
@@ -535,11 +537,11 @@ impl<L: World> Runner<'_, L> {
         let Some(launched) = up.launched.as_mut().filter(|launched| !launched.is_alive()) else {
             return Ok(());
         };
-        if let Some(gone) = launched.place_gone(DurationNs::ZERO) {
+        if let Some(gone) = launched.place_failure(DurationNs::ZERO) {
             return Err(gone);
         }
         let name = &self.plan().variants[up.variant.0].name;
-        let (part, how) = launched.what_ended();
+        let (part, how) = launched.describe_end();
         let how = how.unwrap_or_default();
         let load = match up.answered {
             0 => "before any load".into(),
@@ -586,7 +588,7 @@ fn url_of(plan: &Plan, variant: VariantId, launched: &impl world::Launch) -> Res
 
 /// Begins a list of paths at a place that is random for each round but the same for all its
 /// variants: a faster variant gets further in the list.
-fn begin_list_anywhere(plan: &mut LoadPlan, round: u32) {
+fn randomise_list_start(plan: &mut LoadPlan, round: u32) {
     if let Order::InTurn { from } = &mut plan.order {
         let mut random = Random::stream(plan.seed, "paths", u64::from(round));
         *from = random.below(plan.requests.len().max(1) as u64) as usize;
@@ -604,7 +606,7 @@ struct VariantAsker<'a, L: World> {
     failed: Option<Failure>,
 }
 
-impl<L: World> Asker for VariantAsker<'_, L> {
+impl<L: World> ProbeSender for VariantAsker<'_, L> {
     fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, Failure> {
         target.clone_into(&mut self.url.target);
         let mut load = self.plan.load_of(self.variant);

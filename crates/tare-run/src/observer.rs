@@ -41,8 +41,8 @@ pub trait Observer {
 }
 
 /// Ignores all events.
-pub struct Nobody;
+pub struct SilentObserver;
 
-impl Observer for Nobody {
+impl Observer for SilentObserver {
     fn on_event(&mut self, _: &Event<'_>) {}
 }

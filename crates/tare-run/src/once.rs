@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tare_lab::lab::Deployment;
-use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
+use tare_lab::world::{LoadSource, MakeLoad as _, World as _};
 use tare_lab::{Halt, HaltReason, Lab, LabPlan};
 use tare_load::measured::Measured;
 use tare_load::{LoadPlan, Stretch};
@@ -20,7 +20,7 @@ pub struct Once {
     /// The intervals at each client, which begin at their offset from the start of the load there;
     /// or why they could not be fetched.
     pub intervals: Result<Vec<Measured>, Failure>,
-    pub made_by: MadeBy,
+    pub made_by: LoadSource,
     /// Evidence of where the clients ran, as seen from inside their places.
     pub proofs: Vec<Proof>,
     /// What could not be removed.
@@ -66,7 +66,7 @@ pub fn load_from(
     }
 }
 
-type Loaded = (Measured, Result<Vec<Measured>, Failure>, MadeBy);
+type Loaded = (Measured, Result<Vec<Measured>, Failure>, LoadSource);
 
 fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, Failure> {
     let clients = lab.clients(VariantId(0), 1)?;

@@ -6,7 +6,7 @@ use tare_lab::HaltReason;
 use tare_lab::executor::LaneLife;
 use tare_lab::world::{Launch as _, World};
 use tare_model::plan::VariantId;
-use tare_model::samples::{Favoured, Launch, Round};
+use tare_model::samples::{Launch, ReplySkew, Round};
 use tare_model::usage::Usage;
 use tare_stats::design::RoundOrder;
 use tare_store::Entry;
@@ -271,7 +271,7 @@ impl<L: World> Runner<'_, L> {
             Ok(mut lives) => {
                 for (life, up) in lives.iter_mut().zip(up) {
                     let LanePlan { load, beside, closed_by_server, .. } = up.lane_mut(cell);
-                    load.favoured = Favoured::of(&life.replies);
+                    load.favoured = ReplySkew::from_replies(&life.replies);
                     life.add(beside);
                     *closed_by_server = life.closed_by_server;
                 }
@@ -295,5 +295,5 @@ const PLACE_GONE_WITHIN: DurationNs = DurationNs::from_ms(1500);
 fn place_gone<L: World>(up: &[RunningVariant<L>]) -> Option<Failure> {
     up.iter()
         .filter_map(|up| up.launched.as_ref())
-        .find_map(|launched| launched.place_gone(PLACE_GONE_WITHIN))
+        .find_map(|launched| launched.place_failure(PLACE_GONE_WITHIN))
 }

@@ -91,7 +91,7 @@ impl<'a, L: World> Runner<'a, L> {
         let Some(first) = cells.first() else {
             return Err(Failure::bug("a run of nothing"));
         };
-        let (load, surveys) = (lab.load(), Surveys::of(&first.digests));
+        let (load, surveys) = (lab.load(), Surveys::from_rounds(&first.digests));
         Ok(Self {
             cells,
             lab,
@@ -132,7 +132,7 @@ impl<'a, L: World> Runner<'a, L> {
                     Fault::Bug | Fault::Usage | Fault::Void => Stopped::Failed(failure),
                     _ => Stopped::MaxTime,
                 },
-                Some(HaltReason::ServerEnded) => Stopped::Failed(self.what_ended(failure)),
+                Some(HaltReason::ServerEnded) => Stopped::Failed(self.cause_of_end(failure)),
             }),
         };
         self.services.halt.lift();
@@ -168,8 +168,8 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     fn rounds(&mut self, start: Start) -> Result<(), Failure> {
-        self.see_what_is_waited_for();
-        let words = self.first_words();
+        self.announce_slow_starts();
+        let words = self.setup_note();
         for cell in &self.cells {
             self.note(cell.run, words.clone())?;
         }
@@ -287,7 +287,7 @@ impl<'a, L: World> Runner<'a, L> {
         Ok(())
     }
 
-    fn see_what_is_waited_for(&mut self) {
+    fn announce_slow_starts(&mut self) {
         let variants = self.plan().variants.iter();
         let places = variants.flat_map(|v| v.places_of_hops().chain([&v.place]));
         let waits = places.filter_map(to_wait_for);
@@ -299,7 +299,7 @@ impl<'a, L: World> Runner<'a, L> {
         }
     }
 
-    fn first_words(&self) -> String {
+    fn setup_note(&self) -> String {
         let meters = self.lab.metering();
         let plan = self.plan();
         format!("load on CPUs {:?}, servers on {:?}; {meters}", plan.load_cpus, plan.server_cpus)
@@ -340,7 +340,7 @@ impl<'a, L: World> Runner<'a, L> {
 
     /// Returns the error of a server that ended by itself, or else the other failure; if that is
     /// only the halt, names the server.
-    fn what_ended(&mut self, failure: Failure) -> Failure {
+    fn cause_of_end(&mut self, failure: Failure) -> Failure {
         match (self.ended.take(), failure) {
             (Some(ended), _) => ended,
             (None, Failure { fault: Fault::Interrupted, .. }) => {
@@ -385,7 +385,7 @@ impl<'a, L: World> Runner<'a, L> {
 
 fn nothing_good(round: &Round) -> Failure {
     let mut counts = tare_model::samples::Counts::default();
-    round.slices.iter().for_each(|slice| counts.then(&slice.counts));
+    round.slices.iter().for_each(|slice| counts.accumulate(&slice.counts));
     let why = match (counts.errors.first(), counts.status.first()) {
         (Some((_, _, why)), _) => why.clone(),
         (None, Some((status, _))) => {

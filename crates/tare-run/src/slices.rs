@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tare_io::DurationNs;
 use tare_lab::meters::Quiet;
-use tare_lab::world::{Launch as _, Used, World};
+use tare_lab::world::{Launch as _, LaunchUsage, World};
 use tare_load::LaneId;
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::plan::{ReconnectEach, VariantId};
 use tare_model::samples::{AtRest, Ramps, Round, Slice};
 use tare_model::usage::Usage;
@@ -63,7 +63,7 @@ impl<L: World> Runner<'_, L> {
             }
         };
         self.begin(cell, order.cycles_of(&shape), round)?;
-        let window = Window::of(shape, order, self.cells[cell.0].plan);
+        let window = Window::for_cell(shape, order, self.cells[cell.0].plan);
         for up in up.iter_mut() {
             if !order.is_cold {
                 self.warm(cell, order, up, window)?;
@@ -77,7 +77,7 @@ impl<L: World> Runner<'_, L> {
         let draws_anew =
             self.cells[cell.0].plan.slices.reconnect_each == Some(ReconnectEach::Slice);
         self.quiesce(up);
-        let before: Vec<_> = up.iter().map(Alone::of).collect();
+        let before: Vec<_> = up.iter().map(VariantUsage::read).collect();
         let began = self.clock().now();
         let (mut own, mut windows_ns) = (vec![0; up.len()], vec![0; up.len()]);
         for (cycle, (variants, drawn)) in cycles.into_iter().zip(shapes).enumerate() {
@@ -106,7 +106,7 @@ impl<L: World> Runner<'_, L> {
             if !order.is_cold {
                 own[at] += self.ramp(at, cell, up, window)?;
             }
-            let after = Alone::of(&up[at]);
+            let after = VariantUsage::read(&up[at]);
             let load = &mut up[at].lane_mut(cell).load;
             load.idle_cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns).saturating_sub(own[at]);
             load.idle_ns = elapsed_ns.saturating_sub(windows_ns[at]);
@@ -203,7 +203,7 @@ impl<L: World> Runner<'_, L> {
         }
         let used = after.zip(before).map(|(after, before)| after.since(&before));
         if let Some(gone) =
-            up[at].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
+            up[at].launched.as_ref().and_then(|launched| launched.place_failure(DurationNs::ZERO))
         {
             return Err(gone);
         }
@@ -282,7 +282,7 @@ impl<L: World> Runner<'_, L> {
         for up in up {
             let mut trials = Trials::default();
             while let Some(shape) = trials.next() {
-                let window = Window::of(shape, order, self.cells[cell.0].plan);
+                let window = Window::for_cell(shape, order, self.cells[cell.0].plan);
                 let measured = up.load(window.stretch())?;
                 let (per_s, latency) = measured.rate_and_mean();
                 trials.take(Pace { per_s, latency });
@@ -315,7 +315,7 @@ impl<L: World> Runner<'_, L> {
         let Some(shape) = shape else { return Ok(()) };
         self.write(
             *run,
-            Entry::Found(Found {
+            Entry::Found(Calibration {
                 window: shape.length,
                 ramp: shape.ramp,
                 warmup: shape.warmup,
@@ -326,14 +326,14 @@ impl<L: World> Runner<'_, L> {
 }
 
 /// A variant's use so far.
-struct Alone {
+struct VariantUsage {
     cpu_ns: u64,
     threads: Vec<[u64; 2]>,
 }
 
-impl Alone {
-    fn of<L: World>(up: &RunningVariant<L>) -> Self {
-        let Used { usage, threads } = up.used();
+impl VariantUsage {
+    fn read<L: World>(up: &RunningVariant<L>) -> Self {
+        let LaunchUsage { usage, threads } = up.used();
         Self { cpu_ns: usage.map_or(0, |usage| usage.cpu_ns()), threads }
     }
 

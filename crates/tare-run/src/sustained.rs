@@ -8,7 +8,7 @@ use tare_load::Stretch;
 use tare_load::measured::Measured;
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::design::{CellOrder, SurveyOrder, SustainedOrder};
-use tare_stats::surveys::Standing;
+use tare_stats::surveys::SurveyState;
 
 use crate::launches::RunningVariant;
 use crate::runner::Runner;
@@ -48,7 +48,7 @@ impl<L: World> Runner<'_, L> {
         let standing = self.surveys.add(&loads(up, cell), &limits);
         let (found, given) = (self.surveys.found(), self.surveys.warm());
         for up in up.iter_mut() {
-            let Standing { is_moving, behind } = standing[up.variant.0];
+            let SurveyState { is_moving, behind } = standing[up.variant.0];
             let load = &mut up.lane_mut(cell).load;
             let bins = load.sustained.as_ref().map_or(&[][..], |sustained| &sustained.bins);
             let all = bins.iter().copied().fold(Bin::default(), Bin::plus);
@@ -136,7 +136,7 @@ impl<L: World> Runner<'_, L> {
             up.iter_mut().map(|up| (&mut up.connections, up.meter.as_ref())).unzip();
         let measured = self.lab.load_at_once(&mut loads, stretch, &meters)?;
         for (up, (measured, readings)) in up.iter_mut().zip(measured) {
-            up.saw(&measured.counts);
+            up.add_counts(&measured.counts);
             let lane = up.lane_mut(cell);
             let mut more = sustained(&measured, &readings, cold);
             if let Some(before) = lane.load.sustained.take() {

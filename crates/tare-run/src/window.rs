@@ -16,7 +16,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn of(shape: SliceShape, order: &CellOrder, plan: &Plan) -> Self {
+    pub fn for_cell(shape: SliceShape, order: &CellOrder, plan: &Plan) -> Self {
         // Edges on replies would leave out the first reply of a cold server; and several workers
         // must count over the same time, which only the clock gives them.
         let by_replies = plan.load.workers() == 1 && !order.is_cold;

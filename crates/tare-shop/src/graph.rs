@@ -109,14 +109,14 @@ pub fn manifest(cluster: u32, image: &str) -> String {
 mod tests {
     use super::*;
 
-    fn of(name: &str) -> &'static Service {
+    fn service_named(name: &str) -> &'static Service {
         SHOP.iter().find(|service| service.name == name).unwrap()
     }
 
     /// Returns the requests of one visit, and how many of them go to the other cluster.
     fn visit(service: &Service) -> (u64, u64) {
         service.calls.iter().fold((1, 0), |(all, across), callee| {
-            let callee = of(callee);
+            let callee = service_named(callee);
             let (more, further) = visit(callee);
             (all + more, across + further + u64::from(callee.cluster != service.cluster))
         })
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_visit_is_seventeen_requests_of_which_ten_go_across() {
-        assert_eq!(visit(of("frontend")), (17, 10));
+        assert_eq!(visit(service_named("frontend")), (17, 10));
         assert_eq!(SHOP.iter().map(|service| service.share).sum::<u64>(), 17);
         for service in &SHOP {
             let callers = SHOP.iter().map(|caller| {

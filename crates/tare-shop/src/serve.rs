@@ -13,7 +13,7 @@ const CONNECTIONS_MAX: usize = 512;
 /// A connection without a request for this long is closed.
 const IDLE: Duration = Duration::from_secs(300);
 
-struct Served {
+struct ServerState {
     settings: Settings,
     served: AtomicU64,
     connections: AtomicUsize,
@@ -21,8 +21,11 @@ struct Served {
 
 /// Serves until the listener fails for good, and returns that error.
 pub fn serve(listener: &TcpListener, settings: Settings) -> std::io::Error {
-    let served =
-        Arc::new(Served { settings, served: AtomicU64::new(0), connections: AtomicUsize::new(0) });
+    let served = Arc::new(ServerState {
+        settings,
+        served: AtomicU64::new(0),
+        connections: AtomicUsize::new(0),
+    });
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -39,14 +42,14 @@ pub fn serve(listener: &TcpListener, settings: Settings) -> std::io::Error {
         }
         let served = served.clone();
         std::thread::spawn(move || {
-            served.speak(stream);
+            served.serve_connection(stream);
             served.connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-impl Served {
-    fn speak(&self, stream: TcpStream) {
+impl ServerState {
+    fn serve_connection(&self, stream: TcpStream) {
         let set = stream.set_read_timeout(Some(IDLE)).and_then(|()| stream.set_nodelay(true));
         if set.is_err() {
             return;

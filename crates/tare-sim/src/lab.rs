@@ -149,7 +149,7 @@ impl Lab {
     /// Adds the work beside requests that is due.
     fn chores(&mut self) {
         for server in &mut self.servers {
-            while let Some(until) = server.effort.chore(self.now) {
+            while let Some(until) = server.effort.take_due_chore(self.now) {
                 let ns = until.since(self.now).as_ns();
                 if ns == 0 {
                     break;
@@ -183,7 +183,7 @@ impl Lab {
         };
         let server = &mut self.servers[at];
         let first = server.on_these < server.connections;
-        let cost = server.effort.of_request(self.now, first);
+        let cost = server.effort.request_cost(self.now, first);
         let cost = scaled(cost, server.factor * noise);
         if server.on_these.is_multiple_of(LOOKED_AT) {
             let is_odd = match server.odd {
@@ -204,7 +204,7 @@ impl Lab {
     }
 
     /// Lets time pass without requests; returns what each server used.
-    fn stand(&mut self, length: DurationNs) -> Vec<u64> {
+    fn idle_for(&mut self, length: DurationNs) -> Vec<u64> {
         let before: Vec<u64> = self.servers.iter().map(|server| server.cpu_ns).collect();
         let ends = self.now + length;
         while self.now < ends {
@@ -224,7 +224,7 @@ impl Lab {
     pub fn watch_rest(&mut self) -> Vec<AtRest> {
         let mut stretches: Vec<Vec<u64>> = Vec::new();
         while !at_rest(&stretches) {
-            stretches.push(self.stand(DurationNs::from_ns(WATCH_NS)));
+            stretches.push(self.idle_for(DurationNs::from_ns(WATCH_NS)));
         }
         let last = stretches.pop().unwrap_or_default();
         last.into_iter().map(|cpu_ns| AtRest { cpu_ns, ns: WATCH_NS }).collect()

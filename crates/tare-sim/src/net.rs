@@ -360,10 +360,10 @@ impl Reactor for SimReactor {
         assert!(end.is_some(), "send on a closed connection");
         let mut state = self.net.0.borrow_mut();
         if let Some(peer) = end.and_then(|end| state.ends[end].peer) {
-            state.send_data(peer, self.kept.of(&bytes));
+            state.send_data(peer, self.kept.bytes(&bytes));
         }
         if bytes.is_reported() {
-            let spent = bytes.spent();
+            let spent = bytes.into_cleared_buffer();
             let (at, host) = (state.now, self.host);
             state.at(at, Event::Sent { host, token, spent });
         }

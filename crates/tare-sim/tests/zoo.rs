@@ -21,7 +21,7 @@ use tare_sim::lab::{Kind, Lab, Noise, Odd};
 use tare_stats::design::{CellHistory, Design, History, RoundOrder, SurveyOrder};
 use tare_stats::designs::ComparisonDesign;
 use tare_stats::slicing::SliceShape;
-use tare_stats::surveys::{Standing, Surveys};
+use tare_stats::surveys::{SurveyState, Surveys};
 use tare_stats::{RoundDigest, Severity, Verdict, digest};
 use tare_target::effort::Habit;
 
@@ -192,7 +192,7 @@ impl Run {
         let at_rest = order.watches_rest.then(|| lab.watch_rest());
         let mut sustained: Vec<Option<Sustained>> = vec![None, None];
         let mut given = vec![WarmUp::default(); 2];
-        let mut standing = vec![Standing::default(); 2];
+        let mut standing = vec![SurveyState::default(); 2];
         if let Some(SurveyOrder { limits, first }) = order.survey {
             let mut next = Some(first.as_ns());
             let mut seen: Vec<Sustained> = Vec::new();
@@ -219,7 +219,7 @@ impl Run {
             sustained = lab.together(check.length, false).into_iter().map(Some).collect();
         }
         let seen = sustained.into_iter().zip(standing);
-        for (launch, (sustained, Standing { is_moving, behind })) in
+        for (launch, (sustained, SurveyState { is_moving, behind })) in
             round.launches.iter_mut().zip(seen)
         {
             launch.load.sustained = sustained;

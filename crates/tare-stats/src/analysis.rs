@@ -28,7 +28,7 @@ pub struct Question {
 }
 
 impl Question {
-    pub fn of(plan: &PlanParts) -> Self {
+    pub fn from_plan(plan: &PlanParts) -> Self {
         Self {
             baseline: plan.baseline(),
             metrics: plan.stop.metrics.clone(),
@@ -70,7 +70,7 @@ pub struct Comparison {
     /// together hold the question's level.
     pub ratio: Estimate,
     /// The ratio at the higher confidence that `slower` and `faster` require.
-    pub surer: Estimate,
+    pub strict_ratio: Estimate,
     /// The interval over both slices and sustained load, if they agree on the direction but not on
     /// the amount.
     pub spans: Option<Estimate>,
@@ -95,15 +95,15 @@ pub struct Comparison {
 /// Looking repeatedly, and stopping when an interval looks good, makes intervals miss more often
 /// than their level says. Each interval is therefore computed for this share of its allowed misses,
 /// and keeps its level despite the stopping rule.
-pub(crate) const OF_MISSES: f64 = 0.4;
+pub(crate) const INTERVAL_MISS_SHARE: f64 = 0.4;
 /// The share for `slower` and `faster`: at most about 1 of 100 runs of identical servers ends with
 /// one of them, however often it was looked at.
-const OF_FALSE_ALARMS: f64 = 0.02;
+const DIFFERENCE_MISS_SHARE: f64 = 0.02;
 
 /// The interval at that level, and the one that `slower` and `faster` require, both wide enough for
 /// repeated looks.
 pub(crate) fn intervals(level: f64, interval: impl Fn(f64) -> Estimate) -> [Estimate; 2] {
-    [OF_MISSES, OF_FALSE_ALARMS].map(|share| {
+    [INTERVAL_MISS_SHARE, DIFFERENCE_MISS_SHARE].map(|share| {
         let wide = interval(1.0 - (1.0 - level) * share);
         Estimate { level, ..wide }
     })
@@ -165,11 +165,12 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     let comparisons = found.into_iter().filter_map(|(variant, metric, rounds)| {
         let asked = asked(&metric);
         let level = levels[usize::from(asked)];
-        let mean = Mean::of(&rounds)?;
+        let mean = Mean::from_rounds(&rounds)?;
         let both = intervals(level, |level| mean.interval(level));
         let [ratio, surer] = both.map(|log| with_systematic(log).from_log());
         let percent = |ratio: Estimate| ratio.map(|ratio| metric.overhead_percent(ratio));
-        let in_slices = Verdict::of(&percent(ratio), &percent(surer), question.tolerance);
+        let in_slices =
+            Verdict::from_overhead(&percent(ratio), &percent(surer), question.tolerance);
         let ratio_of_totals = totals[variant].ratio_to(&totals[question.baseline], metric);
         let pair = [question.baseline, variant];
         let sustained = sustained::check(digests, metric, pair, &ratio, question);
@@ -186,7 +187,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             metric,
             asked,
             ratio,
-            surer,
+            strict_ratio: surer,
             spans,
             overhead_percent,
             in_slices,
@@ -241,7 +242,7 @@ fn single_values(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, E
         let rounds: Vec<weighted::Round> =
             digests.iter().filter_map(|d| d.variants[0].weighable(metric, d.cycles)).collect();
         let level = if question.metrics.contains(&metric) { together } else { question.level };
-        let estimate = match Mean::of(&rounds) {
+        let estimate = match Mean::from_rounds(&rounds) {
             Some(mean) => {
                 let [interval, _] = intervals(level, |level| mean.interval(level));
                 with_systematic(interval).from_log()
@@ -277,8 +278,8 @@ impl Total {
     fn of(digests: &[RoundDigest], variant: usize) -> Self {
         digests.iter().fold(Self::default(), |mut total, digest| {
             let round = &digest.variants[variant];
-            total.counts.then(&round.counts);
-            total.paid += round.paid;
+            total.counts.accumulate(&round.counts);
+            total.paid += round.replies_charged;
             total.used = together(total.used.take(), round.used.clone());
             total
         })

@@ -57,10 +57,10 @@ pub fn changes(
                     let round = &digest.variants[variant];
                     match pair.relative {
                         true => round.weighable(metric, digest.cycles),
-                        false => Some(Round::of_value(round.value(metric)?.ln())),
+                        false => Some(Round::from_value(round.value(metric)?.ln())),
                     }
                 };
-                Mean::of(&digests.iter().filter_map(of).collect::<Vec<_>>())
+                Mean::from_rounds(&digests.iter().filter_map(of).collect::<Vec<_>>())
             };
             let both = mean(before, pair.before).zip(mean(after, pair.after));
             found.extend(both.map(|(a, b)| (at, metric, Difference::of_weighted(&a, &b))));
@@ -77,7 +77,7 @@ pub fn changes(
         let [ratio, surer] = both.map(|log| with_systematic(with_systematic(log)).from_log());
         let [overhead_percent, surer] =
             [ratio, surer].map(|ratio| ratio.map(|ratio| metric.overhead_percent(ratio)));
-        let verdict = Verdict::of(&overhead_percent, &surer, question.tolerance);
+        let verdict = Verdict::from_overhead(&overhead_percent, &surer, question.tolerance);
         Change { at, metric, asked, ratio, overhead_percent, verdict }
     };
     found.into_iter().map(change).collect()

@@ -37,10 +37,10 @@ pub struct VariantRound {
     /// Usage without ramps, as far as their cost is known.
     pub used: Option<Usage>,
     /// The number of replies that this usage covers.
-    pub paid: u64,
+    pub replies_charged: u64,
     /// Sum over slices of the window and the longest latency, for Little's law: the latency of a
     /// request in flight when the window opened may reach that far back.
-    pub room_ns: u64,
+    pub littles_law_slack_ns: u64,
     /// Merged over the round.
     pub latencies: Vec<(Series, Distribution)>,
     /// Indexed as [`Metric::ALL`].
@@ -73,7 +73,7 @@ impl VariantRound {
         Observed {
             counts: &self.counts,
             used: self.used.clone(),
-            paid: self.paid,
+            paid: self.replies_charged,
             latencies: &self.latencies,
             launch: self.launch.as_ref(),
         }
@@ -88,7 +88,7 @@ impl VariantRound {
     pub fn weighable(&self, metric: Metric, cycles: u32) -> Option<weighted::Round> {
         let value = self.log_ratio(metric)?;
         let Some(variance) = self.variances[metric as usize] else {
-            return Some(weighted::Round::of_value(value));
+            return Some(weighted::Round::from_value(value));
         };
         let kept = cycles - 2 * (f64::from(cycles) * TRIM) as u32;
         Some(weighted::Round { value, variance, degrees: (f64::from(kept) - 1.0).max(1.0) })
@@ -113,7 +113,7 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
     let loads = round.launches.iter().filter_map(|launch| launch.load.sustained.as_ref());
     let cold: Vec<&Sustained> = loads.filter(|load| load.cold).collect();
     RoundDigest {
-        warm_ups: Courses::of(&cold).warm_ups(),
+        warm_ups: Courses::from_loads(&cold).warm_ups(),
         index: round.index,
         cycles: round.cycles,
         started_unix_ms: round.started_unix_ms,
@@ -127,12 +127,12 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
     let launch = round.launches.iter().find(|launch| launch.variant as usize == variant).cloned();
     let mut total = VariantRound { launch, ..VariantRound::default() };
     for slice in round.slices.iter().filter(|slice| slice.variant as usize == variant) {
-        total.counts.then(&slice.counts);
+        total.counts.accumulate(&slice.counts);
         let (used, paid) = use_of(slice, total.launch.as_ref());
-        total.paid += paid;
+        total.replies_charged += paid;
         total.used = together(total.used.take(), used);
         let sent = slice.latency(Series::FromSent).or(slice.latency(Series::Headline));
-        total.room_ns += slice.counts.window_ns + sent.map_or(0, Distribution::max_ns);
+        total.littles_law_slack_ns += slice.counts.window_ns + sent.map_or(0, Distribution::max_ns);
         for (series, distribution) in &slice.latencies {
             match total.latencies.iter_mut().find(|(kind, _)| kind == series) {
                 Some((_, merged)) => merged.merge(distribution),

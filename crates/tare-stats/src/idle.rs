@@ -13,14 +13,14 @@ const MATTERS: f64 = 0.01;
 pub struct Idle {
     pub idle: u64,
     pub cpu: u64,
-    pub paid: u64,
+    pub replies_charged: u64,
     /// The part of `idle` that it would have used without any load.
     pub at_rest: u64,
 }
 
 impl Idle {
     /// One for each round.
-    pub fn of(digests: &[RoundDigest], variant: usize) -> Vec<Self> {
+    pub fn per_round(digests: &[RoundDigest], variant: usize) -> Vec<Self> {
         let rounds = || digests.iter().map(|digest| &digest.variants[variant]);
         let launches = rounds().filter_map(|round| round.launch.as_ref());
         let rest = launches.filter_map(|launch| launch.load.at_rest);
@@ -33,7 +33,7 @@ impl Idle {
             Self {
                 idle,
                 cpu: round.used.as_ref().map_or(0, Usage::cpu_ns),
-                paid: round.paid,
+                replies_charged: round.replies_charged,
                 at_rest: ((at_rest * ns as f64) as u64).min(idle),
             }
         });
@@ -44,7 +44,7 @@ impl Idle {
         Self {
             idle: self.idle + more.idle,
             cpu: self.cpu + more.cpu,
-            paid: self.paid + more.paid,
+            replies_charged: self.replies_charged + more.replies_charged,
             at_rest: self.at_rest + more.at_rest,
         }
     }
@@ -64,7 +64,7 @@ impl Idle {
 pub fn matters(digests: &[RoundDigest]) -> bool {
     let variants = digests.first().map_or(0, |digest| digest.variants.len());
     (0..variants).any(|variant| {
-        let all = Idle::of(digests, variant).into_iter().fold(Idle::default(), Idle::plus);
+        let all = Idle::per_round(digests, variant).into_iter().fold(Idle::default(), Idle::plus);
         all.idle as f64 > MATTERS * all.cpu as f64
     })
 }

@@ -10,7 +10,7 @@ use crate::estimate::Estimate;
 
 /// One part, over rounds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartFound {
+pub struct PartCosts {
     pub name: String,
     pub place: String,
     /// Metrics of what the part used, per request that the variant answered.
@@ -18,7 +18,7 @@ pub struct PartFound {
 }
 
 /// All parts of a variant, in the order of its launches; empty where tare meters nothing.
-pub fn parts(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<PartFound> {
+pub fn parts(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<PartCosts> {
     let rounds: Vec<&VariantRound> = digests.iter().map(|d| &d.variants[variant]).collect();
     let known = rounds.iter().find_map(|round| {
         let launch = round.launch.as_ref()?;
@@ -32,7 +32,7 @@ pub fn parts(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<PartFou
             Some((metric, over_rounds(values, level)?))
         });
         let LaunchPart { name, place, .. } = part.clone();
-        PartFound { name, place, metrics: metrics.collect() }
+        PartCosts { name, place, metrics: metrics.collect() }
     });
     found.collect()
 }
@@ -53,7 +53,7 @@ fn values(round: &VariantRound, name: &str) -> Option<Vec<Option<f64>>> {
     let observed = Observed {
         counts: &counts,
         used: used.map(Into::into),
-        paid: round.paid,
+        paid: round.replies_charged,
         latencies: NO_LATENCIES,
         launch: Some(&launch),
     };

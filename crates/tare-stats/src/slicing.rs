@@ -47,7 +47,7 @@ pub fn longer_mean() -> f64 {
 }
 
 impl Fit {
-    pub fn of(plan: &PlanParts) -> Self {
+    pub fn from_plan(plan: &PlanParts) -> Self {
         let single = plan.variants.len() == 1;
         Self { single, length: plan.slices.window, warmup: plan.slices.warmup }
     }
@@ -79,7 +79,7 @@ impl Fit {
 impl SliceShape {
     /// A launch's first load, from its first request on; only the readiness check and the probe
     /// come earlier.
-    pub fn of_cold(cold: Cold) -> Self {
+    pub fn from_cold_start(cold: Cold) -> Self {
         let (length, requests) = match cold {
             Cold::For(time) => (time, None),
             Cold::Requests(requests) => (*SLICE_LENGTHS.end(), Some(requests)),

@@ -4,7 +4,7 @@ use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::plan::PlanParts;
 
-use crate::analysis::{Analysis, Comparison, OF_MISSES, SYSTEMATIC};
+use crate::analysis::{Analysis, Comparison, INTERVAL_MISS_SHARE, SYSTEMATIC};
 use crate::estimate::{Estimate, t_quantile};
 use crate::sustained::Agreement;
 use crate::verdict::{ROUNDS_MIN, Verdict};
@@ -45,7 +45,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    pub fn of(plan: &PlanParts) -> Self {
+    pub fn from_plan(plan: &PlanParts) -> Self {
         let stop = &plan.stop;
         Self { precision: stop.precision, of_effect: stop.of_effect, tolerance: stop.tolerance }
     }
@@ -85,12 +85,12 @@ impl Goal {
 
     /// Total rounds for one comparison, if its centre and scatter stay the same.
     pub fn rounds_for(&self, comparison: &Comparison) -> Option<u32> {
-        let Comparison { ratio, surer, in_slices, .. } = comparison;
+        let Comparison { ratio, strict_ratio, in_slices, .. } = comparison;
         let (half, effect) = (relative_half_width(ratio), ratio.point.ln().abs());
         let of_verdict = match in_slices {
             // The interval must lie on one side of zero, or within the tolerance.
             Verdict::Unresolved => {
-                let apart = effect * half / relative_half_width(surer);
+                let apart = effect * half / relative_half_width(strict_ratio);
                 apart.max(self.tolerance - effect)
             }
             _ => f64::INFINITY,
@@ -102,14 +102,14 @@ impl Goal {
             half * fewer * t(rounds) / t(seen) <= wanted
         };
         (half.is_finite() && wanted > SYSTEMATIC)
-            .then(|| first(seen.max(ROUNDS_MIN), narrow))
+            .then(|| first_sufficient(seen.max(ROUNDS_MIN), narrow))
             .flatten()
     }
 
     /// Rounds needed before anything is measured, if launches differ as those of most servers do.
     pub fn rounds_expected(&self, level: f64) -> Option<u32> {
         let half = |n: u32| quantile(n, level) * (BETWEEN_PRIOR / f64::from(n)).sqrt();
-        first(ROUNDS_MIN, |n| half(n) <= self.precision)
+        first_sufficient(ROUNDS_MIN, |n| half(n) <= self.precision)
     }
 }
 
@@ -138,7 +138,7 @@ impl Limit {
     /// Because of the repeated looks, a limit is exceeded only by the `surer` interval.
     fn decides(&self, comparison: &Comparison) -> bool {
         let Estimate { lower, upper, n, .. } = comparison.overhead_percent;
-        let surer = comparison.surer.map(|ratio| self.metric.overhead_percent(ratio));
+        let surer = comparison.strict_ratio.map(|ratio| self.metric.overhead_percent(ratio));
         let is_apart = match self.above {
             true => lower.min(surer.lower) > self.percent || upper <= self.percent,
             false => upper.max(surer.upper) < self.percent || lower >= self.percent,
@@ -149,11 +149,11 @@ impl Limit {
 }
 
 fn quantile(rounds: u32, level: f64) -> f64 {
-    t_quantile(degrees_of(f64::from(rounds)), 1.0 - (1.0 - level) * OF_MISSES)
+    t_quantile(degrees_of(f64::from(rounds)), 1.0 - (1.0 - level) * INTERVAL_MISS_SHARE)
 }
 
 /// Searches from this number on, in steps of 5 %, for one that is enough.
-fn first(from: u32, is_enough: impl Fn(u32) -> bool) -> Option<u32> {
+fn first_sufficient(from: u32, is_enough: impl Fn(u32) -> bool) -> Option<u32> {
     let later = |n: &u32| Some(n + (n / 20).max(1));
     std::iter::successors(Some(from), later)
         .take_while(|n| *n <= ROUNDS_FORESEEN)
@@ -168,7 +168,7 @@ pub fn relative_half_width(ratio: &Estimate) -> f64 {
 /// Cycles of a round, given how many seconds its launches and each cycle take. The first few rounds
 /// of a run must fit into the time left.
 pub fn cycles(launch_s: f64, cycle_s: f64, rounds: u32, left_s: f64) -> u32 {
-    let worth = used(launch_s, cycle_s);
+    let worth = cycles_worth(launch_s, cycle_s);
     let missing = ROUNDS_TO_FIT.saturating_sub(rounds);
     if missing == 0 {
         return worth;
@@ -178,7 +178,7 @@ pub fn cycles(launch_s: f64, cycle_s: f64, rounds: u32, left_s: f64) -> u32 {
 }
 
 /// Cycles that a launch is worth.
-pub fn used(launch_s: f64, cycle_s: f64) -> u32 {
+pub fn cycles_worth(launch_s: f64, cycle_s: f64) -> u32 {
     ((launch_s * OF_LAUNCH / cycle_s.max(1e-6)).ceil() as u32).clamp(CYCLES, CYCLES_MAX)
 }
 
@@ -250,7 +250,7 @@ mod tests {
                 metric: tare_model::Metric::Throughput,
                 asked: true,
                 ratio,
-                surer,
+                strict_ratio: surer,
                 spans: None,
                 overhead_percent: ratio,
                 in_slices,

@@ -57,7 +57,7 @@ struct LaunchSurvey {
 }
 
 fn level(load: &Sustained) -> Option<f64> {
-    Course::of_one(load).map(|course| course.level)
+    Course::from_launch(load).map(|course| course.level)
 }
 
 /// Results by launch and variant.
@@ -66,7 +66,7 @@ pub struct Surveys(Vec<Vec<LaunchSurvey>>);
 
 /// State of a launch at the end of its load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct SurveyState {
     /// Whether the first launch's load reached its limit while its cost had only just fallen.
     pub is_moving: bool,
     /// Excess cost (as a logarithm) of a later launch over the first one, beyond the excess of all
@@ -76,7 +76,7 @@ pub struct Standing {
 
 impl Surveys {
     /// Restores the surveys from the rounds of a resumed run.
-    pub fn of(digests: &[RoundDigest]) -> Self {
+    pub fn from_rounds(digests: &[RoundDigest]) -> Self {
         let mut surveys = Self::default();
         for digest in digests {
             let loads = digest.variants.iter().map(|round| {
@@ -108,7 +108,7 @@ impl Surveys {
     pub fn further(&self, loads: &[&Sustained], limits: &Limits) -> Option<u64> {
         let had = loads.iter().map(|load| total(load)).min()?;
         let wanted = match self.slowest_ns() {
-            None => limits.until(Courses::of(loads).slowest_ns()).max(had),
+            None => limits.until(Courses::from_loads(loads).slowest_ns()).max(had),
             Some(_) if self.are_warm(loads) => had,
             Some(_) => had + LONGER_NS,
         };
@@ -143,15 +143,15 @@ impl Surveys {
     }
 
     /// Records a launch's results, and returns the state of each variant.
-    pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<Standing> {
+    pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<SurveyState> {
         let is_first = self.0.is_empty();
         let behind = self.behind(loads).into_iter().chain(std::iter::repeat(None));
-        let courses = Courses::of(loads);
+        let courses = Courses::from_loads(loads);
         let fell = courses.fell_within(limits.quiet_ns(), BEHIND);
         let standing = fell
             .into_iter()
             .zip(behind)
-            .map(|(fell, behind)| Standing { is_moving: is_first && fell, behind });
+            .map(|(fell, behind)| SurveyState { is_moving: is_first && fell, behind });
         let standing = standing.collect();
         self.take(&courses.warm_ups(), loads);
         standing
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// Extends a launch's load until it is long enough, beside a server that needs no warm-up.
-    fn survey(surveys: &mut Surveys, cost_us: &dyn Fn(f64) -> f64) -> (Sustained, Standing) {
+    fn survey(surveys: &mut Surveys, cost_us: &dyn Fn(f64) -> f64) -> (Sustained, SurveyState) {
         let mut ns = surveys.first_stretch(&LIMITS).unwrap();
         loop {
             let (seen, even) = (load(ns, cost_us), load(ns, |_| 20.0));
@@ -254,7 +254,7 @@ mod tests {
     fn a_server_that_needs_nothing_is_looked_at_once() {
         let mut surveys = Surveys::default();
         let (seen, standing) = survey(&mut surveys, &|_| 20.0);
-        assert_eq!((total(&seen) / 100_000_000, standing), (33, Standing::default()));
+        assert_eq!((total(&seen) / 100_000_000, standing), (33, SurveyState::default()));
         assert_eq!((surveys.first_stretch(&LIMITS), surveys.slowest_ns()), (None, Some(0)));
     }
 

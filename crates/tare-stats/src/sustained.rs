@@ -109,7 +109,7 @@ pub(crate) struct Course {
 
 impl Course {
     /// Takes logarithms of costs, one per block; `None` if the load is too short.
-    fn of(blocks: &[Bin], logs: &[f64], view: &View) -> Option<Self> {
+    fn from_blocks(blocks: &[Bin], logs: &[f64], view: &View) -> Option<Self> {
         if logs.len() < 2 * view.span - 1 {
             return None;
         }
@@ -131,15 +131,15 @@ impl Course {
     }
 
     /// Uses CPU time if the server is metered.
-    pub(crate) fn of_one(load: &Sustained) -> Option<Self> {
+    pub(crate) fn from_launch(load: &Sustained) -> Option<Self> {
         let blocks = blocks(&[load]).remove(0);
-        Self::of(&blocks, &logs(&blocks, cost_of(load))?, &CLOSE)
+        Self::from_blocks(&blocks, &logs(&blocks, cost_of(load))?, &CLOSE)
     }
 
     /// Compares one server with others; `None` if the ratio did not fall, or if half of the fall or
     /// more was a rise of the others.
-    fn of_ratios(blocks: &[Bin], own: &[f64], ratios: &[f64], view: &View) -> Option<Self> {
-        let ratio = Self::of(blocks, ratios, view)?;
+    fn from_ratios(blocks: &[Bin], own: &[f64], ratios: &[f64], view: &View) -> Option<Self> {
+        let ratio = Self::from_blocks(blocks, ratios, view)?;
         let end = ratio.last_above()? + view.until + 1;
         let fall = |logs: &[f64]| octile(&logs[..end]) - octile(&logs[end..]);
         let fell = fall(ratios);
@@ -174,11 +174,11 @@ impl Course {
 pub struct Courses(Vec<Vec<Course>>);
 
 impl Courses {
-    pub fn of(loads: &[&Sustained]) -> Self {
+    pub fn from_loads(loads: &[&Sustained]) -> Self {
         let joint = blocks(loads);
         let of_one = |(one, load): (usize, &&Sustained)| {
             let own = blocks(&[load]).remove(0);
-            let of = |cost, view| Course::of(&own, &logs(&own, cost)?, view);
+            let of = |cost, view| Course::from_blocks(&own, &logs(&own, cost)?, view);
             let cost = cost_of(load);
             let alone = [of(Bin::cost, &CLOSE), of(time, &CLOSE), of(cost, &CHEAP)];
             alone.into_iter().flatten().chain(against_others(&joint, one, cost)).collect()
@@ -213,7 +213,7 @@ fn against_others(blocks: &[Vec<Bin>], one: usize, cost: OfBin) -> Vec<Course> {
     let Some(own) = own.filter(|_| !others.is_empty()) else { return Vec::new() };
     let of_others = |at: usize| mean(&others.iter().map(|other| other[at]).collect::<Vec<_>>());
     let ratios: Vec<f64> = (0..own.len()).map(|at| own[at] - of_others(at)).collect();
-    let of = |view| Course::of_ratios(&blocks[one], &own, &ratios, view);
+    let of = |view| Course::from_ratios(&blocks[one], &own, &ratios, view);
     [&CLOSE, &WIDE].into_iter().filter_map(of).collect()
 }
 
@@ -292,8 +292,8 @@ pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
     let busy = rounds.filter_map(|round| {
         let used = round.used.as_ref();
-        let used = used.filter(|_| round.paid > 0 && round.counts.due.is_none())?;
-        let per_request = used.cpu_ns() as f64 / round.paid as f64;
+        let used = used.filter(|_| round.replies_charged > 0 && round.counts.due.is_none())?;
+        let per_request = used.cpu_ns() as f64 / round.replies_charged as f64;
         Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
     });
     let busy: Vec<f64> = busy.collect();
@@ -320,9 +320,10 @@ const WAKES: f64 = 0.5;
 
 fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
-    let closed = rounds.filter(|round| round.paid > 0 && round.counts.due.is_none());
-    let wakes = closed
-        .filter_map(|r| Some(r.used.as_ref()?.all[Counter::Switches]? as f64 / r.paid as f64));
+    let closed = rounds.filter(|round| round.replies_charged > 0 && round.counts.due.is_none());
+    let wakes = closed.filter_map(|r| {
+        Some(r.used.as_ref()?.all[Counter::Switches]? as f64 / r.replies_charged as f64)
+    });
     let wakes: Vec<f64> = wakes.collect();
     (!wakes.is_empty()).then(|| median(&wakes))
 }
@@ -355,7 +356,7 @@ fn warm_parts<'a>(
     is_enough.then(|| (&base[..n], &own[..n]))
 }
 
-fn see(
+fn launch_ratio(
     base: &Sustained,
     mine: &Sustained,
     warm_ns: u64,
@@ -425,13 +426,13 @@ pub struct Check {
 
 /// Confidence required to call them different. If the true difference equals the tolerance, one in
 /// a hundred is called different by chance; if it is zero, practically none.
-const SURE: f64 = 0.98;
+const DISAGREES_LEVEL: f64 = 0.98;
 /// Confidence required that they differ at all. With many variants each gets little CPU time, and
 /// ratios then scatter by more than any tolerance.
-const MAYBE: f64 = 0.9;
+const DIFFERS_LEVEL: f64 = 0.9;
 /// Servers that share a CPU evict each other's data from its caches, which may explain this share
 /// of an effect.
-const OF_EFFECT: f64 = 0.15;
+const CACHE_EFFECT_SHARE: f64 = 0.15;
 
 /// Compares the slices' ratio with the sustained load of the rounds that have any. `None` if there
 /// are none, or if it says nothing about this metric.
@@ -452,7 +453,7 @@ pub fn check(
     };
     let see_one = |digest| {
         let (base, mine) = pair(digest)?;
-        see(base.1, mine.1, digest.warm_ns(), of)
+        launch_ratio(base.1, mine.1, digest.warm_ns(), of)
     };
     let seen: Vec<LaunchRatio> = digests.iter().filter_map(see_one).collect();
     if seen.is_empty() {
@@ -477,10 +478,10 @@ pub fn check(
     // A half width is at least two standard errors.
     let error_of_slices = (slices.upper.ln() - slices.lower.ln()) / 4.0;
     let apart = (point - of_slices).abs();
-    let allowed = question.tolerance + OF_EFFECT * of_slices.abs();
+    let allowed = question.tolerance + CACHE_EFFECT_SHARE * of_slices.abs();
     let error_of_both = error.hypot(error_of_slices);
-    let sure = allowed + t_quantile(degrees, SURE) * error_of_both;
-    let agreement = if apart <= allowed.max(t_quantile(degrees, MAYBE) * error_of_both) {
+    let sure = allowed + t_quantile(degrees, DISAGREES_LEVEL) * error_of_both;
+    let agreement = if apart <= allowed.max(t_quantile(degrees, DIFFERS_LEVEL) * error_of_both) {
         Agreement::Agrees
     } else if apart > sure && !are_apart {
         Agreement::Disagrees
@@ -518,7 +519,7 @@ fn shifts<'a>(
     pair: impl Fn(&'a RoundDigest) -> Option<(Loaded<'a>, Loaded<'a>)>,
 ) -> [f64; 2] {
     let shift = |round: &VariantRound, warm: &[Bin]| {
-        let in_slices = round.used.as_ref()?.cpu_ns() as f64 / round.paid as f64;
+        let in_slices = round.used.as_ref()?.cpu_ns() as f64 / round.replies_charged as f64;
         Some((sum(warm).cost()? / positive(in_slices)?).ln())
     };
     let of_both = digests.iter().filter_map(|digest| {
@@ -561,7 +562,7 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<OfBin> {
             if let Some(used) = &round.used
                 && round.counts.due.is_none()
             {
-                let cost = used.cpu_ns() as f64 / round.paid.max(1) as f64;
+                let cost = used.cpu_ns() as f64 / round.replies_charged.max(1) as f64;
                 busy += cost * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64;
                 n += 1.0;
             }
@@ -623,7 +624,7 @@ mod tests {
     }
 
     fn slowest_ns(loads: &[&Sustained]) -> u64 {
-        Courses::of(loads).slowest_ns()
+        Courses::from_loads(loads).slowest_ns()
     }
 
     #[test]
@@ -694,7 +695,7 @@ mod tests {
     }
 
     fn found_ms(loads: &[&Sustained]) -> Vec<u64> {
-        Courses::of(loads).warm_ups().iter().map(|warm| warm.ns / 1_000_000).collect()
+        Courses::from_loads(loads).warm_ups().iter().map(|warm| warm.ns / 1_000_000).collect()
     }
 
     #[test]
@@ -785,7 +786,8 @@ mod tests {
         let bin = Bin { ns: 1000, answered: 10, cpu_ns: 400, delay_ns: 500 };
         assert_eq!((bin.rate(), bin.cost(), bin.yields()), (Some(0.02), Some(40.0), Some(0.025)));
         assert!((bin.idle() - 0.2).abs() < 1e-12);
-        let mixed = see(&load(0.0, 0, |_| 20.0), &load(0.0, 0, |_| 25.0), 0, Bin::rate).unwrap();
+        let mixed =
+            launch_ratio(&load(0.0, 0, |_| 20.0), &load(0.0, 0, |_| 25.0), 0, Bin::rate).unwrap();
         assert!((mixed.log_ratio + 0.223).abs() < 0.001 && mixed.noise < 1e-6, "{mixed:?}");
     }
 }

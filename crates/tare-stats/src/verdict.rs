@@ -50,7 +50,7 @@ impl Verdict {
     ///
     /// `Same` is checked first: an effect wholly within the tolerance is negligible, even if it is
     /// certainly not zero.
-    pub fn of(overhead_percent: &Estimate, surer: &Estimate, tolerance: f64) -> Self {
+    pub fn from_overhead(overhead_percent: &Estimate, surer: &Estimate, tolerance: f64) -> Self {
         let Estimate { lower, upper, n, .. } = *overhead_percent;
         let within = tolerance * 100.0;
         if n < ROUNDS_MIN {
@@ -68,7 +68,7 @@ impl Verdict {
 
     /// The verdict for a fixed number of values: without repeated looks, one level is enough.
     pub fn of_fixed(overhead_percent: &Estimate, tolerance: f64) -> Self {
-        Self::of(overhead_percent, overhead_percent, tolerance)
+        Self::from_overhead(overhead_percent, overhead_percent, tolerance)
     }
 
     pub fn word(self) -> &'static str {
@@ -101,7 +101,11 @@ mod tests {
         ] {
             let estimate = Estimate { point: 0.0, lower, upper, level: 0.95, n };
             let wider = Estimate { lower: lower - surer, upper: upper + surer, ..estimate };
-            assert_eq!(Verdict::of(&estimate, &wider, 0.02), expected, "{lower} {upper} {n}");
+            assert_eq!(
+                Verdict::from_overhead(&estimate, &wider, 0.02),
+                expected,
+                "{lower} {upper} {n}"
+            );
         }
     }
 }

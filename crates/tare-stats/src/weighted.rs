@@ -22,7 +22,7 @@ pub struct Round {
 
 impl Round {
     /// A round without information from cycles.
-    pub fn of_value(value: f64) -> Self {
+    pub fn from_value(value: f64) -> Self {
         Self { value, variance: 0.0, degrees: 0.0 }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) const EXPECTED: f64 = 4.0;
 
 impl Mean {
     /// `None` for fewer than two rounds, or where one is not finite.
-    pub fn of(rounds: &[Round]) -> Option<Self> {
+    pub fn from_rounds(rounds: &[Round]) -> Option<Self> {
         let k = rounds.len();
         if k < 2 || !rounds.iter().all(|r| r.value.is_finite() && r.variance.is_finite()) {
             return None;
@@ -160,7 +160,7 @@ mod tests {
         for _ in 0..100 {
             let values: Vec<f64> = (0..20).map(|_| 0.05 * normal(&mut random)).collect();
             let plain = Estimate::of_mean(&values, 0.95).unwrap();
-            let got = Mean::of(&even(&values)).unwrap();
+            let got = Mean::from_rounds(&even(&values)).unwrap();
             assert!((plain.point - got.point).abs() < 1e-12);
             let half = got.interval(0.95).half_width();
             assert!((half / plain.half_width() - 1.0).abs() < 0.02, "{half} and {plain:?}");
@@ -168,22 +168,22 @@ mod tests {
         }
         // If rounds differ less than their own cycles and the prior suggest, the interval follows
         // from those: 1e-4 and half of 4e-4.
-        let calm = Mean::of(&even(&[0.0, 1e-6, -1e-6, 0.0])).unwrap().interval(0.95);
+        let calm = Mean::from_rounds(&even(&[0.0, 1e-6, -1e-6, 0.0])).unwrap().interval(0.95);
         assert!((calm.half_width() - 2.365 * (3e-4f64 / 4.0).sqrt()).abs() < 1e-4, "{calm:?}");
-        assert_eq!(Mean::of(&even(&[1.0])), None);
+        assert_eq!(Mean::from_rounds(&even(&[1.0])), None);
         let same = [Round { value: 1.0, variance: 0.0, degrees: 1.0 }; 400];
-        assert!(Mean::of(&same).unwrap().interval(0.95).half_width() < 2e-4);
+        assert!(Mean::from_rounds(&same).unwrap().interval(0.95).half_width() < 2e-4);
     }
 
     #[test]
     fn wild_rounds_weigh_little_and_values_decide_no_weight() {
         let mut rounds = even(&[0.00, 0.01, -0.01, 0.005, -0.005, 0.0]);
         rounds.push(Round { value: 0.2, variance: 0.04, degrees: 9.0 });
-        let got = Mean::of(&rounds).unwrap();
+        let got = Mean::from_rounds(&rounds).unwrap();
         assert!(got.shares[6] < 0.02 && got.point < 0.005, "{got:?}");
         // With a variance like the others', that round has its full weight.
         rounds[6].variance = 1e-4;
-        let got = Mean::of(&rounds).unwrap();
+        let got = Mean::from_rounds(&rounds).unwrap();
         assert!((got.shares[6] - 1.0 / 7.0).abs() < 1e-9, "{got:?}");
     }
 

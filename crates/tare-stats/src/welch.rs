@@ -24,11 +24,11 @@ pub struct Moments {
 }
 
 impl Moments {
-    pub fn of(values: &[f64]) -> Self {
+    pub fn from_values(values: &[f64]) -> Self {
         Self { mean: mean(values), variance: variance(values), n: values.len() as u32 }
     }
 
-    fn of_mean(&self) -> f64 {
+    fn variance_of_mean(&self) -> f64 {
         self.variance / f64::from(self.n)
     }
 }
@@ -36,20 +36,20 @@ impl Moments {
 impl Difference {
     /// `b` minus `a`; `None` with fewer than two values on a side.
     pub fn of_means(a: &[f64], b: &[f64]) -> Option<Self> {
-        let (a, b) = (Moments::of(a), Moments::of(b));
-        Self::from_parts(b.mean - a.mean, (a.of_mean(), a.n), (b.of_mean(), b.n))
+        let (a, b) = (Moments::from_values(a), Moments::from_values(b));
+        Self::from_parts(b.mean - a.mean, (a.variance_of_mean(), a.n), (b.variance_of_mean(), b.n))
     }
 
     /// The log ratio of the means, `b` over `a`: these are the means that people publish, and the
     /// noise of both is included. Values must be positive.
     pub fn of_log_means(a: &[f64], b: &[f64]) -> Option<Self> {
-        Self::of_log_moments(Moments::of(a), Moments::of(b))
+        Self::of_log_moments(Moments::from_values(a), Moments::from_values(b))
     }
 
     /// Like [`Self::of_log_means`], from summaries of the samples.
     pub fn of_log_moments(a: Moments, b: Moments) -> Option<Self> {
         // The variance of a mean's logarithm is that of the mean over its square, to first order.
-        let of = |own: Moments| own.of_mean() / own.mean.powi(2);
+        let of = |own: Moments| own.variance_of_mean() / own.mean.powi(2);
         Self::from_parts((b.mean / a.mean).ln(), (of(a), a.n), (of(b), b.n))
     }
 

@@ -224,7 +224,7 @@ fn run(world: World, cost: f64, seed: u64) -> Outcome {
         let index = rounds.len() as u32;
         rounds.push(digest(&simulate_round(world, cost, index, cycles, &mut random), 2, 0));
     }
-    let comparison = &analyse(&rounds, &Question::of(&plan)).comparisons[0];
+    let comparison = &analyse(&rounds, &Question::from_plan(&plan)).comparisons[0];
     Outcome {
         rounds: rounds.len() as u32,
         seconds: spent,
@@ -338,7 +338,7 @@ fn a_single_variant_is_measured_until_its_value_is_known() {
             };
             let ends = (1..=all.len()).find(|n| design.next(&seen(&all[..*n])).is_none());
             let ends = ends.unwrap_or(all.len());
-            let analysis = analyse(&all[..ends], &Question::of(&plan));
+            let analysis = analyse(&all[..ends], &Question::from_plan(&plan));
             let [value] = analysis.single[..] else { panic!("{analysis:?}") };
             assert!(analysis.comparisons.is_empty());
             covered += u64::from(value.value.covers(truth));
@@ -364,7 +364,8 @@ fn intervals_of_any_number_of_launches_cover() {
                 let mut random = Random::stream(seed, "launches", rounds);
                 let seen = (0..rounds as u32)
                     .map(|index| digest(&simulate_round(world, 0.05, index, 8, &mut random), 2, 0));
-                let analysis = analyse(&seen.collect::<Vec<_>>(), &Question::of(&plan(world)));
+                let analysis =
+                    analyse(&seen.collect::<Vec<_>>(), &Question::from_plan(&plan(world)));
                 let bounds = &analysis.comparisons[0].overhead_percent;
                 covered += u64::from(bounds.covers(truth(0.05)));
                 halves.push(bounds.half_width());
@@ -400,7 +401,7 @@ fn weights_narrow_what_a_neighbour_disturbs_and_cost_nothing_where_all_is_quiet(
             let seen: Vec<Weighable> = seen.collect();
             let values: Vec<f64> = seen.iter().map(|round| round.value).collect();
             plain.push(Estimate::of_mean(&values, 0.95).unwrap().half_width());
-            let found = Mean::of(&seen).unwrap().interval(0.95);
+            let found = Mean::from_rounds(&seen).unwrap().interval(0.95);
             weighted.push(found.half_width());
             covered += u64::from(found.covers(0.0));
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
-use tare_kube::{Cluster, Which};
+use tare_kube::{Cluster, ClusterSelector};
 use tare_model::steps::Images;
 
 use crate::shell::Shell;
@@ -19,10 +19,10 @@ type Said = HashMap<String, u64>;
 
 impl Nodes {
     /// Connects to the clusters and reads their current events; `None` without contexts.
-    pub fn look(contexts: &[String], shell: &Shell) -> Result<Option<Self>, String> {
+    pub fn snapshot(contexts: &[String], shell: &Shell) -> Result<Option<Self>, String> {
         let look = |context: &String| {
             let kubeconfig = shell.env.get("KUBECONFIG").map(Into::into);
-            let which = Which { context: Some(context.clone()), kubeconfig };
+            let which = ClusterSelector { context: Some(context.clone()), kubeconfig };
             let cluster = Cluster::connect(&which).map_err(|error| cannot(context, error))?;
             let events = cluster.events_for(REASON).map_err(|error| cannot(context, error))?;
             let said = events.iter().map(|event| (identity(event), times(event))).collect();
@@ -32,7 +32,7 @@ impl Nodes {
         all.map(|all| (!all.is_empty()).then_some(Self(all)))
     }
 
-    /// Counts the images in events since [`Nodes::look`].
+    /// Counts the images in events since [`Nodes::snapshot`].
     pub fn images(self) -> Result<Images, String> {
         let mut names = BTreeSet::new();
         let mut images = Images { pulled_bytes: Some(0), ..Images::default() };
@@ -42,7 +42,7 @@ impl Nodes {
                 let seen = before.get(&identity(&event)).copied().unwrap_or(0);
                 let times = times(&event).saturating_sub(seen);
                 let message = event["message"].as_str().unwrap_or_default();
-                let Some(told) = Told::of(message).filter(|_| times > 0) else { continue };
+                let Some(told) = ImageEvent::parse(message).filter(|_| times > 0) else { continue };
                 names.insert(told.image.to_owned());
                 if told.is_pulled {
                     images.pulled += times as u32;
@@ -73,15 +73,15 @@ fn times(event: &Value) -> u64 {
 
 /// A kubelet's message about the image of a container that it is about to create.
 #[derive(Debug, PartialEq, Eq)]
-struct Told<'a> {
+struct ImageEvent<'a> {
     image: &'a str,
     is_pulled: bool,
     /// `None` from kubelets before 1.30.
     bytes: Option<u64>,
 }
 
-impl<'a> Told<'a> {
-    fn of(message: &'a str) -> Option<Self> {
+impl<'a> ImageEvent<'a> {
+    fn parse(message: &'a str) -> Option<Self> {
         let (before, rest) = message.split_once('"')?;
         let (image, after) = rest.split_once('"')?;
         let is_pulled = before.starts_with("Successfully pulled image");
@@ -100,16 +100,16 @@ mod tests {
     #[test]
     fn kubelets_tell_of_images_in_these_words() {
         let there = "Container image \"docker.io/library/nginx:1\" already present on machine";
-        let told = Told::of(there).unwrap();
+        let told = ImageEvent::parse(there).unwrap();
         assert_eq!((told.image, told.is_pulled), ("docker.io/library/nginx:1", false));
         let pulled = "Successfully pulled image \"nginx\" in 1.2s (1.5s including waiting). Image \
                       size: 62706233 bytes.";
-        let wanted = Told { image: "nginx", is_pulled: true, bytes: Some(62_706_233) };
-        assert_eq!(Told::of(pulled), Some(wanted));
-        let old = Told::of("Successfully pulled image \"nginx\" in 1.2s").unwrap();
+        let wanted = ImageEvent { image: "nginx", is_pulled: true, bytes: Some(62_706_233) };
+        assert_eq!(ImageEvent::parse(pulled), Some(wanted));
+        let old = ImageEvent::parse("Successfully pulled image \"nginx\" in 1.2s").unwrap();
         assert!(old.is_pulled && old.bytes.is_none());
         for other in ["", "Successfully pulled image", "Something \"x\" else", "\"x\""] {
-            assert_eq!(Told::of(other), None, "{other}");
+            assert_eq!(ImageEvent::parse(other), None, "{other}");
         }
     }
 }

@@ -11,4 +11,4 @@ mod runner;
 mod shell;
 mod wait;
 
-pub use runner::{Observer, Order, StepsError, carry_out, lacks};
+pub use runner::{Observer, Order, StepsError, carry_out, unmet_need};

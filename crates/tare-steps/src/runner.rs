@@ -94,7 +94,7 @@ impl fmt::Display for StepsError {
 impl std::error::Error for StepsError {}
 
 /// State shared by all repetitions.
-struct Desk<'a> {
+struct Runner<'a> {
     order: &'a Order,
     journal: &'a Journal,
     stop: &'a AtomicBool,
@@ -104,7 +104,7 @@ struct Desk<'a> {
 }
 
 /// Returns why the procedure cannot run here, or `None` if it can.
-pub fn lacks(procedure: &Procedure, home: &Path) -> Option<String> {
+pub fn unmet_need(procedure: &Procedure, home: &Path) -> Option<String> {
     let needs = procedure.needs.as_ref()?;
     let env = environment(procedure, home);
     let shell = Shell { folder: home.to_owned(), env, entrances: Vec::new() };
@@ -129,11 +129,11 @@ pub fn carry_out(
 ) -> (Vec<Repetition>, Result<(), StepsError>) {
     let mut done = Vec::new();
     let ended =
-        Desk::set_up(order, journal, stop).and_then(|desk| desk.all_rounds(observer, &mut done));
+        Runner::set_up(order, journal, stop).and_then(|desk| desk.all_rounds(observer, &mut done));
     (done, ended)
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Runner<'a> {
     fn set_up(
         order: &'a Order,
         journal: &'a Journal,
@@ -203,7 +203,7 @@ impl<'a> Desk<'a> {
             }
             (None, _) => None,
         };
-        let mut going = Going {
+        let mut going = RepetitionRun {
             desk: self,
             procedure,
             shell: &mut shell,
@@ -211,13 +211,13 @@ impl<'a> Desk<'a> {
             done: Vec::new(),
             undo: Vec::new(),
         };
-        let nodes = Nodes::look(&procedure.images_of, going.shell).map_err(StepsError::Lab)?;
+        let nodes = Nodes::snapshot(&procedure.images_of, going.shell).map_err(StepsError::Lab)?;
         going.began = monotonic_now();
         let before = machine::Counters::take();
         let started_unix_ms = wall_unix_ms();
         let ended = going.all_steps(variant, observer);
         let cpu_ns = machine::Counters::take().since(&before).busy_ns;
-        let Going { done: steps, undo, .. } = going;
+        let RepetitionRun { done: steps, undo, .. } = going;
         if let Err(failed) = ended {
             return Err(self.after_failure(failed, procedure, &shell, undo, written));
         }
@@ -231,7 +231,7 @@ impl<'a> Desk<'a> {
                 return Err(StepsError::Reset { procedure: procedure.name.clone(), why });
             }
         }
-        self.is_taken_back(&written);
+        self.forget_reset(&written);
         let images = images?;
         Ok(Repetition { variant: variant as u32, round, started_unix_ms, steps, cpu_ns, images })
     }
@@ -247,7 +247,7 @@ impl<'a> Desk<'a> {
     ) -> StepsError {
         if self.order.keeps {
             // `tare clean` must not undo it either.
-            self.is_taken_back(&written);
+            self.forget_reset(&written);
         }
         let after = match () {
             () if self.order.keeps => "what was done is left as it is (--keep)".to_owned(),
@@ -257,7 +257,7 @@ impl<'a> Desk<'a> {
                 let reset = procedure.reset.as_ref().map(|r| self.reset(procedure, r, shell));
                 match (undone, reset.transpose()) {
                     (Ok(()), Ok(_)) => {
-                        self.is_taken_back(&written);
+                        self.forget_reset(&written);
                         "what was done was taken back".to_owned()
                     }
                     (Err(why), _) => why,
@@ -273,9 +273,9 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn is_taken_back(&self, written: &Option<Resource>) {
+    fn forget_reset(&self, written: &Option<Resource>) {
         if let Some(made) = written {
-            self.journal.entries().is_gone(made);
+            self.journal.entries().forget(made);
         }
     }
 
@@ -360,21 +360,21 @@ enum Failed {
 }
 
 /// Failure of one attempt.
-struct FailedOnce {
+struct AttemptError {
     why: String,
     /// Complete standard output and error output, if a command failed.
     printed: Option<[String; 2]>,
 }
 
-impl From<String> for FailedOnce {
+impl From<String> for AttemptError {
     fn from(why: String) -> Self {
         Self { why, printed: None }
     }
 }
 
 /// A repetition in progress.
-struct Going<'a> {
-    desk: &'a Desk<'a>,
+struct RepetitionRun<'a> {
+    desk: &'a Runner<'a>,
     procedure: &'a Procedure,
     shell: &'a mut Shell,
     began: Instant,
@@ -382,7 +382,7 @@ struct Going<'a> {
     undo: Vec<(String, String)>,
 }
 
-impl Going<'_> {
+impl RepetitionRun<'_> {
     fn all_steps(&mut self, variant: usize, observer: &mut dyn Observer) -> Result<(), Failed> {
         let mut is_before = self.desk.order.from.is_some();
         for step in &self.procedure.steps {
@@ -410,7 +410,7 @@ impl Going<'_> {
         if step.manual {
             let said = observer.by_hand(step);
             timed.tries = 1;
-            self.takes_value(step, &said).map_err(|why| {
+            self.store_value(step, &said).map_err(|why| {
                 let step = step.name.clone();
                 Failed::Step { step, why, log: None }
             })?;
@@ -419,7 +419,7 @@ impl Going<'_> {
             self.undo.extend(step.undo.clone().map(|undo| (step.name.clone(), undo)));
             loop {
                 timed.tries += 1;
-                match self.once(step) {
+                match self.try_step(step) {
                     Ok(objects) => {
                         timed.objects = objects;
                         break;
@@ -441,7 +441,7 @@ impl Going<'_> {
     }
 
     /// Tries a step once, and returns how many objects it created or changed.
-    fn once(&mut self, step: &Step) -> Result<u32, FailedOnce> {
+    fn try_step(&mut self, step: &Step) -> Result<u32, AttemptError> {
         let within = step.within().map_err(|why| why.0)?;
         if let Some(edit) = &step.edit {
             let path = self.shell.folder.join(&edit.file);
@@ -450,7 +450,7 @@ impl Going<'_> {
         if let Some(wait) = step.wait.as_ref().or(step.http.as_ref()) {
             let mut wait = wait.clone();
             for text in [&mut wait.url, &mut wait.host, &mut wait.body].into_iter().flatten() {
-                *text = self.filled(text);
+                *text = self.substitute(text);
             }
             let done = match step.http {
                 Some(_) => wait::ask_once(&wait, self.shell),
@@ -460,17 +460,17 @@ impl Going<'_> {
         }
         let done = self.shell.run(step.run.as_deref().unwrap_or_default(), within);
         if !done.worked {
-            return Err(FailedOnce {
+            return Err(AttemptError {
                 why: plain::short(&done.said, WHY_CHARS_MAX),
                 printed: Some([done.out, done.err]),
             });
         }
-        self.takes_value(step, &done.out)?;
+        self.store_value(step, &done.out)?;
         Ok(objects(&done.out))
     }
 
     /// Stores the value that a step gives, for the steps after it.
-    fn takes_value(&mut self, step: &Step, said: &str) -> Result<(), String> {
+    fn store_value(&mut self, step: &Step, said: &str) -> Result<(), String> {
         let Some(name) = &step.gives else { return Ok(()) };
         let value = said.trim();
         if value.is_empty() {
@@ -483,12 +483,12 @@ impl Going<'_> {
 
     fn write(&self, path: &Path, text: &str) -> Result<(), String> {
         let above = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        let done = above.and_then(|()| std::fs::write(path, self.filled(text)));
+        let done = above.and_then(|()| std::fs::write(path, self.substitute(text)));
         done.map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Replaces each `{name}` with its value.
-    fn filled(&self, text: &str) -> String {
+    fn substitute(&self, text: &str) -> String {
         let steps = self.procedure.steps.iter();
         steps.filter_map(|step| step.gives.as_ref()).fold(text.to_owned(), |text, name| match self
             .shell

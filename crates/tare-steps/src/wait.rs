@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_kube::{Cluster, Kind, Which};
+use tare_kube::{Cluster, ClusterSelector, Kind};
 use tare_lab::executor::count::fetch_as;
 use tare_model::steps::{ObjectKind, Wait};
 use tare_model::url::Url;
@@ -62,7 +62,7 @@ fn look<'a>(wait: &'a Wait, shell: &'a Shell) -> Result<Look<'a>, String> {
     }
     if let Some((kind, name)) = wait.object() {
         let kubeconfig = shell.env.get("KUBECONFIG").map(Into::into);
-        let which = Which { context: wait.context.clone(), kubeconfig };
+        let which = ClusterSelector { context: wait.context.clone(), kubeconfig };
         let cluster = Cluster::connect(&which).map_err(|error| error.to_string())?;
         let namespace = wait.namespace.clone().unwrap_or_else(|| cluster.namespace.clone());
         return Ok(Box::new(move || {

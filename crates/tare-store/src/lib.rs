@@ -106,9 +106,9 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         check_regular(path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            owned::make_missing(folder).map_err(|error| unusable(path, error))?;
+            owned::create_dirs(folder).map_err(|error| unusable(path, error))?;
         }
-        let real = check_alone(path).map_err(|error| unusable(path, error))?;
+        let real = check_private(path).map_err(|error| unusable(path, error))?;
         make_private(&real).map_err(|error| unusable(path, error))?;
         let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection =
@@ -123,7 +123,7 @@ impl Store {
         }
         check_regular(path)?;
         // No file is created beside a store that another user controls, and none there is trusted.
-        let Ok(path) = &check_alone(path) else {
+        let Ok(path) = &check_private(path) else {
             return Self::open_unchanged(path, &[IMMUTABLE]);
         };
         if is_read_only(path) {
@@ -157,7 +157,7 @@ impl Store {
             let uri = uri(path) + options;
             let connection = Connection::open_with_flags(uri, flags);
             let connection = connection.map_err(|error| unusable(path, error))?;
-            schema::is_ours_or_empty(path, &connection).map(|()| connection)
+            schema::check_ours_or_empty(path, &connection).map(|()| connection)
         };
         let mut connection = Err(unusable(path, "it cannot be read"));
         for way in ways {
@@ -168,14 +168,14 @@ impl Store {
         }
         let connection = connection?;
         limit(path, &connection)?;
-        schema::is_current(path, &connection)?;
+        schema::check_version(path, &connection)?;
         Ok(Self { path: path.to_owned(), connection, is_ours: false })
     }
 
     fn prepared(path: &Path, mut connection: Connection) -> Result<Self, StoreError> {
         let failed = |error| unusable(path, error);
         connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(failed)?;
-        schema::is_ours_or_empty(path, &connection)?;
+        schema::check_ours_or_empty(path, &connection)?;
         // A commit then reaches the operating system: it survives the death of this process, and
         // does not wait for the disk. Only a crash of the machine can lose the last few.
         write_ahead(&connection).map_err(failed)?;
@@ -186,7 +186,7 @@ impl Store {
     }
 
     /// Whether it is writable; read-only stores and those of another user are not.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_writable(&self) -> bool {
         self.is_ours
     }
 
@@ -206,8 +206,8 @@ impl Store {
 /// Returns the real path of a store that only root and this user can change, in a folder where
 /// nobody else can create files. SQLite trusts the journals (`-journal`, `-wal`, `-shm`) there, and
 /// a rollback journal can name another file to be deleted.
-fn check_alone(path: &Path) -> Result<PathBuf, OwnedError> {
-    let real = owned::check_place(path)?;
+fn check_private(path: &Path) -> Result<PathBuf, OwnedError> {
+    let real = owned::check_new_file(path)?;
     owned::check_closed(real.parent().unwrap_or(Path::new("/")))?;
     Ok(real)
 }

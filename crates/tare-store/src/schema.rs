@@ -98,7 +98,7 @@ CREATE INDEX event_of_run ON event (run);
 ";
 
 /// Checks a database before anything is written: one of another program must not be changed.
-pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+pub fn check_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     // One transaction sees one state: another tare may create its tables between two queries.
     let _view = connection.unchecked_transaction().map_err(|e| unusable(path, e))?;
     let number = |query: &str| -> Result<i64, StoreError> {
@@ -131,7 +131,7 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// Refuses tables of another version.
-pub fn is_current(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+pub fn check_version(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     match version(connection).map_err(|error| unusable(path, error))? {
         VERSION => Ok(()),
         found => Err(StoreError::OtherVersion {
@@ -158,5 +158,5 @@ pub fn make_tables(path: &Path, connection: &mut Connection) -> Result<(), Store
         }
         transaction.commit().map_err(failed)?;
     }
-    is_current(path, connection)
+    check_version(path, connection)
 }

@@ -1,7 +1,7 @@
 //! Writes runs: one transaction for each thing that was measured.
 
 use rusqlite::params;
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::samples::{Launch, MachineUse, Slice};
 
 use crate::blob::Packer;
@@ -66,7 +66,7 @@ impl Store {
     }
 
     /// Stores what the first rounds determined, replacing earlier values.
-    pub fn set_found(&mut self, run: RunId, found: &Found) -> Result<(), StoreError> {
+    pub fn set_found(&mut self, run: RunId, found: &Calibration) -> Result<(), StoreError> {
         let found = serde_json::to_string(found).map_err(|error| self.damaged(error))?;
         self.connection
             .execute("UPDATE run SET found = ?2 WHERE id = ?1", params![run.0, found])
@@ -97,7 +97,7 @@ impl Store {
         slice: &Slice,
         packer: &mut Packer,
     ) -> Result<(), StoreError> {
-        assert!(slice.counts.close(), "counters must close: {:?}", slice.counts);
+        assert!(slice.counts.are_balanced(), "counters must close: {:?}", slice.counts);
         let counts = serde_json::to_string(&slice.counts).map_err(|e| self.damaged(e))?;
         let used = slice.used.as_ref().map(serde_json::to_string).transpose();
         let used = used.map_err(|e| self.damaged(e))?;

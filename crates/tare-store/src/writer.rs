@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::samples::{Launch, MachineUse, Slice};
 
 use crate::blob::Packer;
@@ -18,7 +18,7 @@ pub enum Entry {
     RoundEnded { number: u32, elapsed_ns: u64, machine: MachineUse, launches: Vec<Launch> },
     RoundLost { number: u32, started_unix_ms: u64, why: String },
     Event { unix_ms: u64, who: String, text: String },
-    Found(Found),
+    Found(Calibration),
     RunEnded(RunEnd),
 }
 

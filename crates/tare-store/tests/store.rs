@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::samples::{Counts, Launch, MachineUse, Probe, Round, Series, Slice};
 use tare_model::usage::Usage;
 use tare_store::{Entry, NewRun, RunEnd, RunFilter, RunId, Store, StoreError, Writer};
@@ -230,10 +230,10 @@ fn imports_and_findings_are_kept_beside_runs() {
     let ms = tare_io::DurationNs::from_ms;
     // A later value replaces an earlier one.
     for window in [20, 40] {
-        let found = Found { window: ms(window), ramp: ms(2), warmup: ms(window), warm: None };
+        let found = Calibration { window: ms(window), ramp: ms(2), warmup: ms(window), warm: None };
         store.set_found(run, &found).unwrap();
         let kept = store.find_run("last").unwrap().found.unwrap();
-        assert_eq!(serde_json::from_str::<Found>(&kept).unwrap(), found);
+        assert_eq!(serde_json::from_str::<Calibration>(&kept).unwrap(), found);
     }
     let imported = store.add_import(&new_run("theirs"), "{\"x\": 1}").unwrap();
     assert_eq!(store.import(imported).unwrap().as_deref(), Some("{\"x\": 1}"));

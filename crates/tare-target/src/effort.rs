@@ -146,7 +146,7 @@ impl Effort {
     }
 
     /// Returns the CPU time of a request on which work begins now.
-    pub fn of_request(&mut self, now: Instant, first_on_connection: bool) -> DurationNs {
+    pub fn request_cost(&mut self, now: Instant, first_on_connection: bool) -> DurationNs {
         if now.since(self.last_busy) >= REST {
             self.load_began = now;
         }
@@ -194,7 +194,7 @@ impl Effort {
     }
 
     /// Takes the chore that is due, if any, and returns until when it burns a CPU.
-    pub fn chore(&mut self, now: Instant) -> Option<Instant> {
+    pub fn take_due_chore(&mut self, now: Instant) -> Option<Instant> {
         if now < self.next_chore() {
             return None;
         }
@@ -241,7 +241,7 @@ mod tests {
     /// Returns the cost in µs of requests that come at these times.
     fn costs(name: &str, text: &str, times_ms: &[u64]) -> Vec<u64> {
         let mut effort = effort(name, text);
-        times_ms.iter().map(|ms| effort.of_request(at(*ms), false).as_ns() / 1000).collect()
+        times_ms.iter().map(|ms| effort.request_cost(at(*ms), false).as_ns() / 1000).collect()
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(costs("launch-slow", "1/15:6us", &[0]), [26], "0 is a multiple of 15");
         let first = &[Habit::parse("first-request", "1ms").unwrap()];
         let mut first = Effort::new(us(20), first, Instant::ZERO, 0);
-        assert_eq!([true, false].map(|f| first.of_request(at(0), f)), [us(1020), us(20)]);
+        assert_eq!([true, false].map(|f| first.request_cost(at(0), f)), [us(1020), us(20)]);
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         let habit = [Habit::parse("launch-slow", "1/15:6us").unwrap()];
         let slow = |launch| {
             let draw = Effort::draw(1, launch);
-            Effort::new(us(20), &habit, Instant::ZERO, draw).of_request(at(0), false) > us(20)
+            Effort::new(us(20), &habit, Instant::ZERO, draw).request_cost(at(0), false) > us(20)
         };
         let slow = (0..3000).filter(|launch| slow(*launch)).count();
         assert!((150..250).contains(&slow), "{slow} of 3000");
@@ -279,24 +279,24 @@ mod tests {
     fn work_is_put_off_until_nothing_is_asked() {
         let mut effort = effort("defer", "2us:3ms");
         assert_eq!(effort.next_chore(), Instant::FAR);
-        (0..100).for_each(|_| assert_eq!(effort.of_request(at(1), false), us(20)));
+        (0..100).for_each(|_| assert_eq!(effort.request_cost(at(1), false), us(20)));
         let idle = at(1) + us(20) + DurationNs::from_ms(3);
-        assert_eq!((effort.next_chore(), effort.chore(at(4))), (idle, None));
-        assert_eq!(effort.chore(idle), Some(idle + us(200)));
-        assert_eq!((effort.next_chore(), effort.chore(at(9))), (Instant::FAR, None));
+        assert_eq!((effort.next_chore(), effort.take_due_chore(at(4))), (idle, None));
+        assert_eq!(effort.take_due_chore(idle), Some(idle + us(200)));
+        assert_eq!((effort.next_chore(), effort.take_due_chore(at(9))), (Instant::FAR, None));
         // Without idle time, deferred work is done when there is too much of it: nothing is free.
         let full = BACKLOG.as_ns() / 2000 + 1;
-        let total: u64 = (0..full).map(|_| effort.of_request(at(10), false).as_ns()).sum();
+        let total: u64 = (0..full).map(|_| effort.request_cost(at(10), false).as_ns()).sum();
         assert_eq!(total, full * 22_000);
     }
 
     #[test]
     fn pauses_come_with_their_period_and_are_not_caught_up_with() {
         let mut effort = effort("pause-every", "3s:200ms");
-        assert_eq!((effort.chore(at(2999)), effort.next_chore()), (None, at(3000)));
-        assert_eq!(effort.chore(at(3001)), Some(at(3200)));
+        assert_eq!((effort.take_due_chore(at(2999)), effort.next_chore()), (None, at(3000)));
+        assert_eq!(effort.take_due_chore(at(3001)), Some(at(3200)));
         assert_eq!(effort.next_chore(), at(6000));
-        assert_eq!(effort.chore(at(20_000)), Some(at(20_000)));
+        assert_eq!(effort.take_due_chore(at(20_000)), Some(at(20_000)));
         assert_eq!(effort.next_chore(), at(20_000));
     }
 

@@ -20,7 +20,7 @@ use tare_io::{DurationNs, Endpoint, SetupError, SocketOptions, socket};
 
 use crate::serve::StopOnEnd;
 use sessions::Sessions;
-use tcp::Door;
+use tcp::TcpServer;
 pub use udp::Loss;
 
 /// Settings of an endpoint, with everything resolved.
@@ -35,7 +35,7 @@ pub struct EndpointPlan {
     /// Whether it also makes system calls for any client.
     pub calls: bool,
     /// Whether it opens other ports and quits at a client's request, as qperf's servers do.
-    pub obeys: Obeys,
+    pub obeys: RemoteControl,
     /// For tests: delays each reply by this.
     pub delay: DurationNs,
     /// For tests: loses datagrams.
@@ -44,7 +44,7 @@ pub struct EndpointPlan {
 
 /// Which clients may make an endpoint open ports and quit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Obeys {
+pub enum RemoteControl {
     #[default]
     Nobody,
     /// Opens other ports for any client; quits for one on loopback or one with the token.
@@ -70,7 +70,7 @@ impl NetEndpoint {
         let cannot = |error| SetupError::new("cannot keep a socket", error);
         let own = listener.try_clone().map_err(cannot)?;
         let mut endpoint = Self { listens, stop: stop.clone(), listener: own, threads: Vec::new() };
-        let door = Door::new(listener, plan, sessions.clone(), stop.clone())?;
+        let door = TcpServer::new(listener, plan, sessions.clone(), stop.clone())?;
         endpoint.spawn(move || door.serve(true))?;
         let plan = plan.clone();
         let datagrams = std::net::UdpSocket::from(datagrams);

@@ -59,8 +59,8 @@ struct Client {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     at: Instant,
-    bytes: Said,
-    then: Then,
+    bytes: PieceBytes,
+    then: AfterSend,
     /// The end of a reply, for the counters.
     ends_reply: bool,
 }
@@ -68,21 +68,26 @@ struct Piece {
 impl Piece {
     /// Splits a long piece into a part and the rest; `None` for a short one.
     fn part(self) -> Option<(Self, Self)> {
-        let Said::Bytes(bytes) = self.bytes else { return None };
+        let PieceBytes::Bytes(bytes) = self.bytes else { return None };
         let (part, rest) = bytes.split_at_checked(PART_BYTES).filter(|(_, r)| !r.is_empty())?;
-        let part = Self { bytes: Said::Bytes(part), then: Then::Stay, ends_reply: false, ..self };
-        Some((part, Self { bytes: Said::Bytes(rest), ..self }))
+        let part = Self {
+            bytes: PieceBytes::Bytes(part),
+            then: AfterSend::Stay,
+            ends_reply: false,
+            ..self
+        };
+        Some((part, Self { bytes: PieceBytes::Bytes(rest), ..self }))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Said {
+enum PieceBytes {
     Bytes(&'static [u8]),
     Stats,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum AfterSend {
     Stay,
     Close,
     Reset,
@@ -126,9 +131,9 @@ impl Server {
         {
             self.timers.pop_first();
             self.clients[slot as usize].timer = None;
-            self.say_due(io, slot, now);
+            self.send_due(io, slot, now);
         }
-        while let Some(until) = self.brain.effort().chore(io.now()) {
+        while let Some(until) = self.brain.effort().take_due_chore(io.now()) {
             spin(io, until);
         }
         let until = self.timers.first().map_or(Instant::FAR, |(at, _)| *at);
@@ -161,7 +166,7 @@ impl Server {
                     client.outgoing = spent;
                 }
                 match client.pending.front().is_some_and(|piece| piece.at <= now) {
-                    true => self.say_due(io, slot, now),
+                    true => self.send_due(io, slot, now),
                     false => self.flush(io, slot),
                 }
             }
@@ -300,10 +305,10 @@ impl Server {
         }
         if request.wants_stats {
             self.count(Counter::StatsRequests, 1);
-            let then = if request.keep_alive { Then::Stay } else { Then::Close };
-            let piece = Piece { at: now, bytes: Said::Stats, then, ends_reply: false };
+            let then = if request.keep_alive { AfterSend::Stay } else { AfterSend::Close };
+            let piece = Piece { at: now, bytes: PieceBytes::Stats, then, ends_reply: false };
             self.queue(slot, piece);
-            return self.say_due(io, slot, now);
+            return self.send_due(io, slot, now);
         }
         self.count(Counter::Requests, 1);
         let decision = self.brain.decide(now, self.clients[slot as usize].worker);
@@ -317,7 +322,7 @@ impl Server {
         let close = last || !request.keep_alive;
         let (first, is_odd) = (client.requests == 1, client.is_odd);
         let began = io.now();
-        let cost = self.brain.effort().of_request(began, first);
+        let cost = self.brain.effort().request_cost(began, first);
         if cost > DurationNs::ZERO {
             spin(io, began + cost);
         }
@@ -331,13 +336,13 @@ impl Server {
                 };
                 let head_only = request.is_head;
                 let key = ReplyKey::Status { status, connection, head_only, odd };
-                (Some(key), if close { Then::Close } else { Then::Stay })
+                (Some(key), if close { AfterSend::Close } else { AfterSend::Stay })
             }
             Answer::Defect(defect) => {
-                let then = if defect.bytes().1 { Then::Close } else { Then::Stay };
+                let then = if defect.bytes().1 { AfterSend::Close } else { AfterSend::Stay };
                 (Some(ReplyKey::Defect(defect as u8)), then)
             }
-            Answer::Reset => (None, Then::Reset),
+            Answer::Reset => (None, AfterSend::Reset),
         };
         let bytes = key.map_or(&b""[..], |key| self.reply(key));
         match decision.answer {
@@ -346,25 +351,25 @@ impl Server {
             _ => {}
         }
         self.plan_pieces(slot, decision.at, bytes, then);
-        self.say_due(io, slot, now);
+        self.send_due(io, slot, now);
     }
 
     /// Queues a reply, in several pieces if the head is to be slow.
-    fn plan_pieces(&mut self, slot: u32, at: Instant, bytes: &'static [u8], then: Then) {
+    fn plan_pieces(&mut self, slot: u32, at: Instant, bytes: &'static [u8], then: AfterSend) {
         let slow = self.brain.behaviour().slow_head;
         let mut at = at;
         let mut rest = bytes;
         if let Some(gap) = slow {
             let head = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
             for piece in bytes[..head].chunks(head.div_ceil(HEAD_PIECES).max(1)) {
-                let bytes = Said::Bytes(piece);
-                self.queue(slot, Piece { at, bytes, then: Then::Stay, ends_reply: false });
+                let bytes = PieceBytes::Bytes(piece);
+                self.queue(slot, Piece { at, bytes, then: AfterSend::Stay, ends_reply: false });
                 at = at + gap;
             }
             rest = &bytes[head..];
         }
-        let bytes = Said::Bytes(rest);
-        self.queue(slot, Piece { at, bytes, then, ends_reply: then != Then::Reset });
+        let bytes = PieceBytes::Bytes(rest);
+        self.queue(slot, Piece { at, bytes, then, ends_reply: then != AfterSend::Reset });
     }
 
     fn queue(&mut self, slot: u32, piece: Piece) {
@@ -373,7 +378,7 @@ impl Server {
     }
 
     /// Sends the pieces that are due on a connection.
-    fn say_due<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+    fn send_due<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         loop {
             let client = &mut self.clients[slot as usize];
             let Some(piece) = client.pending.front().copied() else { break };
@@ -403,10 +408,10 @@ impl Server {
                 self.stats.add(self.thread, Counter::Replies, 1);
                 self.stats.add(self.thread, Counter::LateNs, now.since(piece.at).as_ns());
             }
-            if piece.then == Then::Reset {
+            if piece.then == AfterSend::Reset {
                 return self.drop_client(io, slot, Close::Reset);
             }
-            if piece.then == Then::Close {
+            if piece.then == AfterSend::Close {
                 // Requests after the last reply are not answered.
                 client.closing = true;
                 self.waiting_pieces -= client.pending.len();
@@ -414,8 +419,8 @@ impl Server {
             }
             let stats;
             let bytes = match piece.bytes {
-                Said::Bytes(bytes) => bytes,
-                Said::Stats => {
+                PieceBytes::Bytes(bytes) => bytes,
+                PieceBytes::Stats => {
                     stats = stats_reply(&self.stats, client.closing);
                     &stats[..]
                 }
@@ -446,7 +451,7 @@ impl Server {
             if let Some(tls) = &mut client.tls
                 && !tls.goodbye_sent()
             {
-                tls.say_goodbye(&mut client.outgoing);
+                tls.send_close_notify(&mut client.outgoing);
                 return self.flush(io, slot);
             }
             self.count(Counter::ClosedByTarget, 1);
@@ -456,10 +461,10 @@ impl Server {
 
     fn refuse<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         self.count(Counter::BadRequests, 1);
-        let bytes = Said::Bytes(self.reply(ReplyKey::BadRequest));
-        let piece = Piece { at: now, bytes, then: Then::Close, ends_reply: false };
+        let bytes = PieceBytes::Bytes(self.reply(ReplyKey::BadRequest));
+        let piece = Piece { at: now, bytes, then: AfterSend::Close, ends_reply: false };
         self.queue(slot, piece);
-        self.say_due(io, slot, now);
+        self.send_due(io, slot, now);
     }
 
     fn drop_client<R: Reactor>(&mut self, io: &mut R, slot: u32, how: Close) {

@@ -29,7 +29,7 @@ const APART: [(&str, &[&str]); 8] = [
 ];
 
 /// Dependencies allowed to one crate only: elsewhere their scheduler would disturb measurements.
-const OF_ONE: [(&str, &str); 3] =
+const EXCLUSIVE_DEPENDENCIES: [(&str, &str); 3] =
     [("tokio", "tare-kube"), ("kube", "tare-kube"), ("k8s-openapi", "tare-kube")];
 
 /// The part of a manifest that is checked.
@@ -60,7 +60,7 @@ pub fn check(manifest: &str) -> Result<Vec<String>, toml::de::Error> {
     let wrong = ours.filter(|dependency| {
         floor(dependency).is_none_or(|floor| floor >= own) || apart.contains(&dependency.as_str())
     });
-    let others = OF_ONE
+    let others = EXCLUSIVE_DEPENDENCIES
         .iter()
         .filter(|(dependency, owner)| *owner != name && dependencies.contains_key(*dependency));
     let wrong = wrong.map(String::as_str).chain(others.map(|(dependency, _)| *dependency));

@@ -14,7 +14,7 @@ pub enum Flavour {
     Wrk2,
 }
 
-pub struct Shown<'a> {
+pub struct Report<'a> {
     pub flavour: Flavour,
     pub total: &'a Tally,
     pub latency: &'a Statistic,
@@ -30,7 +30,7 @@ pub fn opening(url: &str, seconds: f64, threads: u32, connections: u32) -> Strin
     format!("Running {time} test @ {url}\n  {threads} threads and {connections} connections\n")
 }
 
-pub fn results(shown: &Shown<'_>) -> String {
+pub fn results(shown: &Report<'_>) -> String {
     let total = shown.total;
     let mut text = String::from("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");
     statistic(&mut text, "Latency", shown.latency, time_us);
@@ -180,7 +180,7 @@ mod tests {
         let total = tally();
         let latency = Statistic::of_latency(total.latency.headline());
         let requests = Statistic::of_samples(&[480.0, 500.0, 520.0]);
-        let shown = Shown {
+        let shown = Report {
             flavour: Flavour::Wrk,
             total: &total,
             latency: &latency,
@@ -214,7 +214,7 @@ Transfer/sec:    830.08KB
         let total = tally();
         let latency = Statistic::of_latency(total.latency.headline());
         let requests = Statistic::default();
-        let shown = Shown {
+        let shown = Report {
             flavour: Flavour::Wrk2,
             total: &total,
             latency: &latency,

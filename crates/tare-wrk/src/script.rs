@@ -12,7 +12,7 @@ use tare_load::Tally;
 use tare_load::protocol::capture::{Budget, Capture, Wanted};
 use tare_load::protocol::reply::Reply;
 use tare_load::request::Requests;
-use tare_load::source::{Asked, Source};
+use tare_load::source::{NextRequest, Source};
 
 use crate::format::{socket_errors, status_errors};
 use crate::objects::{Address, StatisticObject, Thread, connect, lookup};
@@ -292,8 +292,8 @@ impl ScriptSource {
 }
 
 impl Source for ScriptSource {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
-        let Some(request) = &self.request else { return Asked::Listed(self.fixed) };
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
+        let Some(request) = &self.request else { return NextRequest::Listed(self.fixed) };
         match request.call::<mlua::String>(()) {
             Ok(bytes) => scratch.extend_from_slice(&bytes.as_bytes()),
             Err(error) => {
@@ -303,7 +303,7 @@ impl Source for ScriptSource {
             }
         }
         let to_head = scratch.starts_with(b"HEAD ");
-        Asked::Written { requests: self.pipelined, to_head }
+        NextRequest::Written { requests: self.pipelined, to_head }
     }
 
     fn wanted(&self) -> Wanted {

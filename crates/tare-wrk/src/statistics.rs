@@ -24,17 +24,17 @@ impl Statistic {
             min: us(histogram.min()),
             max: us(histogram.max()),
             mean: us(histogram.mean()),
-            ..Self::of(values)
+            ..Self::from_counts(values)
         }
     }
 
     pub fn of_samples(samples: &[f64]) -> Self {
         let mut samples = samples.to_vec();
         samples.sort_by(f64::total_cmp);
-        Self::of(samples.into_iter().map(|sample| (sample, 1)).collect())
+        Self::from_counts(samples.into_iter().map(|sample| (sample, 1)).collect())
     }
 
-    fn of(values: Vec<(f64, u64)>) -> Self {
+    fn from_counts(values: Vec<(f64, u64)>) -> Self {
         let count: u64 = values.iter().map(|(_, n)| n).sum();
         if count == 0 {
             return Self::default();

@@ -68,7 +68,7 @@ pub fn run() -> Result<(), Failure> {
     let matches = Tare::command().try_get_matches().map_err(one_line)?;
     let mut tare = Tare::from_arg_matches(&matches).map_err(one_line)?;
     if let (Command::Compare(args), Some((_, own))) = (&mut tare.command, matches.subcommand()) {
-        args.order_by(own);
+        args.record_order(own);
     }
     match tare.command {
         Command::Compare(args) => compare::run(&args),

@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
 use tare_model::Metric;
-use tare_model::layers::{LayerSpec, take_tls};
+use tare_model::layers::{LayerSpec, clients_use_tls};
 use tare_model::load::LoadSpec;
 use tare_model::plan::{Draft, Slices, Stop};
 use tare_model::text;
@@ -19,7 +19,7 @@ use tare_model::variant::{Difference, Variant};
 use toml::Spanned;
 
 use crate::load::addresses::random_seed;
-use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, percent};
+use crate::run::choices::{EFFECT_PRECISION, MAX_TIME, PRECISION, percent};
 use crate::run::places::divide_cpus;
 use crate::toml_file::{self, Source};
 use tare_model::Failure;
@@ -27,7 +27,7 @@ use tare_model::Failure;
 /// The file as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ExperimentFile {
     name: String,
     seed: Option<u64>,
     #[serde(default)]
@@ -92,7 +92,7 @@ struct VariantTable {
 pub fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     let text = toml_file::read(path)?;
     let source = Source { path, text: &text };
-    let file: Written = source.parse().map_err(|error| match is_of_steps(&text) {
+    let file: ExperimentFile = source.parse().map_err(|error| match is_procedure_file(&text) {
         true => {
             Failure::usage(format!("{0}: a file of procedures: tare steps {0}", path.display()))
         }
@@ -102,23 +102,23 @@ pub fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
 }
 
 /// Whether a variant names a procedure, which `tare steps` runs.
-fn is_of_steps(text: &str) -> bool {
+fn is_procedure_file(text: &str) -> bool {
     let table: Option<toml::Table> = text.parse().ok();
     let variants = table.as_ref().and_then(|table| table.get("variant")?.as_array());
     variants.is_some_and(|all| all.iter().any(|variant| variant.get("procedure").is_some()))
 }
 
 fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    let text = text::OfUnit::deserialize(from)?.text("%")?;
+    let text = text::TextOrNumber::deserialize(from)?.text("%")?;
     percent(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<Draft>, Failure> {
+fn plans(mut file: ExperimentFile, source: &Source<'_>) -> Result<Vec<Draft>, Failure> {
     let values = std::mem::take(&mut file.sweep);
     sweep::cells(plan(file, source)?, &values, source)
 }
 
-fn plan(file: Written, source: &Source<'_>) -> Result<Draft, Failure> {
+fn plan(file: ExperimentFile, source: &Source<'_>) -> Result<Draft, Failure> {
     let servers = file.server;
     let path = file.load.path.clone();
     if let Some(path) = path.as_ref().filter(|path| !path.starts_with('/')) {
@@ -146,7 +146,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<Draft, Failure> {
         seed: file.seed.unwrap_or_else(random_seed),
         stop: Stop {
             precision,
-            of_effect: if file.stop.precision.is_some() { 0.0 } else { OF_EFFECT },
+            of_effect: if file.stop.precision.is_some() { 0.0 } else { EFFECT_PRECISION },
             tolerance: file.stop.tolerance.unwrap_or(precision),
             max_time: file.stop.max_time.unwrap_or(MAX_TIME),
             metrics: file.stop.metrics,
@@ -182,7 +182,7 @@ fn variant(
         return Err(source.at(at, &format!("there is no server '{name}'; there are: {known}")));
     };
     let spec = server::spec(&name, server, source)?;
-    let takes_tls = take_tls(&layers, spec.facts().tls());
+    let takes_tls = clients_use_tls(&layers, spec.facts().tls());
     let scheme = if takes_tls { "https" } else { "http" };
     let own = table.url.or_else(|| server.get_ref().url.clone());
     let mut variant = Variant {
@@ -190,7 +190,7 @@ fn variant(
         baseline: table.baseline,
         url: own.unwrap_or_else(|| format!("{scheme}://127.0.0.1:{{port}}/")),
         server: spec,
-        unix_socket: server.get_ref().unix_socket.as_ref().map(|path| source.whole(path)),
+        unix_socket: server.get_ref().unix_socket.as_ref().map(|path| source.resolve(path)),
         headers: table.headers,
         may_differ: table.may_differ,
         exclusive: table.exclusive,
@@ -201,7 +201,7 @@ fn variant(
     };
     if let Some(path) = path {
         let asked = variant.ask_for(path);
-        asked.map_err(|why| source.at(at, &why.of(&format!("variant '{}'", variant.name)).0))?;
+        asked.map_err(|why| source.at(at, &why.named(&format!("variant '{}'", variant.name)).0))?;
     }
     Ok(variant)
 }

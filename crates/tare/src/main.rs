@@ -20,8 +20,8 @@ use load::outputs::print_stderr;
 use tare_model::{Failure, Fault};
 
 fn main() -> ExitCode {
-    tare_io::owned::tighten();
-    load::interrupt::end_until_taken();
+    tare_io::owned::restrict_umask_and_path();
+    load::interrupt::exit_on_early_interrupt();
     // The panic message has already been printed.
     let bug = || Err(Failure::bug("this is a bug in tare; please report the lines above"));
     // `ulimit -s` may make the main thread's stack too small.

@@ -30,7 +30,7 @@ pub struct Source<'a> {
 
 impl Source<'_> {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        toml::from_str(self.text).map_err(|error| self.complain(&error))
+        toml::from_str(self.text).map_err(|error| self.parse_error(&error))
     }
 
     /// Returns an error for the line at this byte.
@@ -40,12 +40,12 @@ impl Source<'_> {
     }
 
     /// Returns the absolute path; paths in the file are relative to its folder.
-    pub fn whole(&self, path: &Path) -> PathBuf {
+    pub fn resolve(&self, path: &Path) -> PathBuf {
         let path = self.path.parent().unwrap_or(Path::new(".")).join(path);
         std::path::absolute(&path).unwrap_or(path)
     }
 
-    pub fn complain(&self, error: &toml::de::Error) -> Failure {
+    pub fn parse_error(&self, error: &toml::de::Error) -> Failure {
         let message = error.message().lines().collect::<Vec<_>>().join(" ");
         let what = nearest(&message).unwrap_or(message);
         match error.span() {

@@ -46,7 +46,7 @@ pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
     let text = format!("the document's command {}", told.join("; "));
     let means =
         "the two do not belong together, or one was edited: it is unclear which settings were used";
-    Some(Finding::new(Code::OtherCommand, Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::OtherCommand, Severity::Warn, text, means).about(sample))
 }
 
 /// Strips quotes, the default port, and the last slash.
@@ -91,7 +91,7 @@ pub fn wrong_headings(import: &Import) -> Vec<Finding> {
         );
         let means = "either the output stands under the wrong heading, or that variant was tested at \
                      the wrong address: it is unclear whose numbers these are";
-        Some(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample))
+        Some(Finding::new(Code::WrongHeading, Severity::Warn, text, means).about(sample))
     };
     asked.iter().filter_map(of).collect()
 }

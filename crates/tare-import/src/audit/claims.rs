@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tare_guards::{Code, Severity};
 
 use super::Finding;
-use crate::claim::{Change, Claim, Says, Told};
+use crate::claim::{Change, Claim, RepeatedValue, Says};
 use crate::import::{Import, Unchecked, is_same};
 use crate::sample::{Sample, Tool, Unread};
 
@@ -70,7 +70,7 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
     Some(Finding::new(Code::WrongChange, Severity::Warn, text, means))
 }
 
-fn disagrees(told: &Told) -> Option<Finding> {
+fn disagrees(told: &RepeatedValue) -> Option<Finding> {
     // Byte rates may have decimal or binary prefixes.
     let bytes = told.metric.starts_with("bandwidth");
     let near = bytes && (told.value / told.output - 1.0).abs() < 0.11;

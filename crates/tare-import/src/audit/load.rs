@@ -24,7 +24,7 @@ pub fn rate_missed(sample: &Sample) -> Option<Finding> {
     let text = format!("reached {achieved:.0} of {asked:.0} requests/s");
     let means = "the server or the client could not keep up, or connections waited for replies that \
                  never came: latencies depend on how long the run was, or leave out what was slowest";
-    Some(Finding::new(Code::RateMissed, Severity::Void, text, means).of(sample))
+    Some(Finding::new(Code::RateMissed, Severity::Void, text, means).about(sample))
 }
 
 /// Reports runs that are mostly start and end, the shortest of a document first.
@@ -60,7 +60,7 @@ pub fn cut_short(sample: &Sample) -> Option<Finding> {
     }
     let text = format!("ran for {ran:.2} of {asked:.0} s");
     let means = "it was interrupted, or a failure ended it, which may show in its numbers";
-    Some(Finding::new(Code::CutShort, Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::CutShort, Severity::Warn, text, means).about(sample))
 }
 
 /// Reports connections that wrk drops when it divides them by threads.
@@ -72,7 +72,7 @@ pub fn connections_lost(sample: &Sample) -> Option<Finding> {
     let threads = sample.asked.threads.unwrap_or(1);
     let text = format!("wrk uses {real} connections, not {asked}: it has {threads} threads");
     let means = "wrk gives every thread the same whole number of connections, and drops the rest";
-    Some(Finding::new(Code::ConnectionsLost, Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::ConnectionsLost, Severity::Note, text, means).about(sample))
 }
 
 /// Reports variants with another load than the baseline of their case.
@@ -97,7 +97,7 @@ pub fn unequal_load(import: &Import) -> Vec<Finding> {
                 "a difference between the two may be due in part to the different {}",
                 names.join(" and ")
             );
-            found.push(Finding::new(Code::UnequalLoad, Severity::Warn, text, &means).of(sample));
+            found.push(Finding::new(Code::UnequalLoad, Severity::Warn, text, &means).about(sample));
         }
     }
     found
@@ -113,7 +113,7 @@ pub fn different_tools(import: &Import) -> Vec<Finding> {
                 let means = "tools differ in when they start the clock, what they count as a \
                              request, and how they hold connections";
                 let finding = Finding::new(Code::DifferentTools, Severity::Warn, text, means);
-                found.push(finding.of(sample));
+                found.push(finding.about(sample));
             }
         }
     }

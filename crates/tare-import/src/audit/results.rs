@@ -1,6 +1,6 @@
 //! Mistakes that the results themselves show.
 
-use tare_guards::traffic::{IMPOSSIBLE, severity_of_errors, too_many_at_once};
+use tare_guards::traffic::{IMPOSSIBLE, littles_law_violation, severity_of_errors};
 use tare_guards::{Code, Severity};
 use tare_model::Metric;
 
@@ -50,7 +50,7 @@ pub fn bad_status(sample: &Sample) -> Option<Finding> {
         _ => ("replies have", format!("{tool} {COUNTED}; {REFUSED}")),
     };
     let text = format!("{bad} {text} an error status ({share:.2} % of all)");
-    Some(Finding::new(Code::Errors, severity, text, &means).of(sample))
+    Some(Finding::new(Code::Errors, severity, text, &means).about(sample))
 }
 
 /// Reports failed requests, the largest shares first.
@@ -91,7 +91,7 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
         );
         let means = "ab calls them failed (without -l), and counts them like the others: that is harmless \
                      where the page's length varies";
-        return Some((share, Finding::new(Code::Errors, severity, text, means).of(sample)));
+        return Some((share, Finding::new(Code::Errors, severity, text, means).about(sample)));
     }
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{n} × {kind}")).collect();
     let text = match sample.tool {
@@ -126,7 +126,7 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
              same work"
         }
     };
-    Some((share, Finding::new(Code::Errors, severity, text, means).of(sample)))
+    Some((share, Finding::new(Code::Errors, severity, text, means).about(sample)))
 }
 
 /// Reports ab's own warning, for which it compares means with medians.
@@ -135,7 +135,7 @@ pub fn doubts_itself(sample: &Sample) -> Option<Finding> {
     let text = "ab itself says that its results are probably not reliable";
     let means = "ab says so where a mean and a median (of connecting, processing or waiting) are more than \
                  a standard deviation apart";
-    Some(Finding::new(Code::Unstable, Severity::Warn, text.into(), means).of(sample))
+    Some(Finding::new(Code::Unstable, Severity::Warn, text.into(), means).about(sample))
 }
 
 /// Reports requests in flight at the deadline, which are in no number.
@@ -144,7 +144,7 @@ pub fn cut_at_the_end(sample: &Sample) -> Option<Finding> {
     let text = format!("{cut} requests were under way when the time was over");
     let means =
         "oha leaves them out: they were the slowest of all, and the tail is too good by them";
-    Some(Finding::new(Code::CutOff, Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::CutOff, Severity::Note, text, means).about(sample))
 }
 
 /// Reports more requests in flight than connections: a known correction in wrk, else impossible.
@@ -158,25 +158,25 @@ pub fn littles_law(sample: &Sample) -> Option<Finding> {
     let rounding = sample.seen.step_ns.unwrap_or(0.0) / 2.0;
     let per_s = sample.value(Metric::Throughput)?;
     let at_once = in_flight(sample)? - per_s * rounding / 1e9;
-    let text = too_many_at_once(at_once, connections, ROUNDING)?;
+    let text = littles_law_violation(at_once, connections, ROUNDING)?;
     // bpftime's benchmark drives wrk.
     if matches!(sample.tool, Tool::Wrk | Tool::BpftimeBenchmark) {
         let means = "wrk rewrites its latencies after the run, without saying so: it adds samples \
                      that were never measured; its mean and percentiles cannot be used (a script \
                      that pipelines requests shows the same)";
         let finding = Finding::new(Code::Corrected, Severity::Void, text, means);
-        return Some(finding.only(&LATENCIES).of(sample));
+        return Some(finding.only(&LATENCIES).about(sample));
     }
     if sample.tool == Tool::Wrk2 {
         let means = "wrk2 counts from when a request should have been sent: what waited for a \
                      connection is in its latencies, which are not the server's alone";
-        return Some(Finding::new(Code::Corrected, Severity::Note, text, means).of(sample));
+        return Some(Finding::new(Code::Corrected, Severity::Note, text, means).about(sample));
     }
     let means = format!(
         "{IMPOSSIBLE}: the latency, the throughput or the number of connections is not what it is \
          said to be"
     );
-    Some(Finding::new(Code::LittlesLaw, Severity::Void, text, &means).of(sample))
+    Some(Finding::new(Code::LittlesLaw, Severity::Void, text, &means).about(sample))
 }
 
 fn in_flight(sample: &Sample) -> Option<f64> {
@@ -208,7 +208,7 @@ pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
     );
     let means = "possible causes: a fixed rate that needs no more connections, connections that the server \
                  closed or left waiting, or a load generator that was itself the limit";
-    Some(Finding::new(Code::ClientBound, Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::ClientBound, Severity::Warn, text, means).about(sample))
 }
 
 /// Reports more connections opened than requested: the server closed some.
@@ -219,7 +219,7 @@ pub fn reconnects(sample: &Sample) -> Option<Finding> {
     }
     let text = format!("{opened} connections were opened, {asked} were asked for");
     let means = "the server closed connections that should be kept (by default, nginx does after 1,000 requests, Apache after 100); opening them again is in the numbers";
-    Some(Finding::new(Code::Reconnects, Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::Reconnects, Severity::Warn, text, means).about(sample))
 }
 
 /// Returns the relative rounding error of a sample's bytes: half a unit of the last digit.
@@ -264,7 +264,7 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
                 "{own:.0} bytes per reply; '{}' had {expected:.0}{many}",
                 base_group.variant
             );
-            found.push(Finding::new(Code::UnequalReply, severity, text, means).of(sample));
+            found.push(Finding::new(Code::UnequalReply, severity, text, means).about(sample));
         }
     }
     found

@@ -56,7 +56,7 @@ pub fn impossible(sample: &Sample) -> Option<Finding> {
         ),
         (None, None) => return None,
     };
-    Some(Finding::new(Code::Impossible, Severity::Void, text, means).only(&LATENCIES).of(sample))
+    Some(Finding::new(Code::Impossible, Severity::Void, text, means).only(&LATENCIES).about(sample))
 }
 
 /// Reports outputs that are pooled.
@@ -80,7 +80,7 @@ pub fn pooled(import: &Import) -> Vec<Finding> {
                      repetitions of one variant, give them different names: --as FILE:LINE=NAME";
         let text = format!("{runs} runs are combined ({at})");
         let mut finding =
-            Finding::new(Code::Pooled, Severity::Note, text, means).of(group.samples[0]);
+            Finding::new(Code::Pooled, Severity::Note, text, means).about(group.samples[0]);
         finding.place = Some(file.clone());
         found.push(finding);
     }
@@ -101,7 +101,7 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
     );
     let means = "such a percentile changes from run to run: do not quote it without a longer run";
     let finding = Finding::new(Code::FewSamples, Severity::Note, text, means);
-    Some(finding.of(sample))
+    Some(finding.about(sample))
 }
 
 /// Reports a rate over a time that is known only to a coarse step.
@@ -112,7 +112,7 @@ pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
     let means = "the rate is computed from them and is no more precise; latencies are not affected";
     let severity = if percent > 2.0 { Severity::Warn } else { Severity::Note };
     let finding = Finding::new(Code::Coarse, severity, text, means);
-    Some(finding.only(&[Metric::Throughput]).of(sample))
+    Some(finding.only(&[Metric::Throughput]).about(sample))
 }
 
 /// Reports latencies from wide buckets or with few printed digits.
@@ -147,7 +147,7 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
             (text, "its output is no finer: smaller differences cannot be seen")
         }
     };
-    Some(Finding::new(Code::Coarse, Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::Coarse, Severity::Note, text, means).about(sample))
 }
 
 pub fn half_round_trip(sample: &Sample) -> Option<Finding> {
@@ -157,7 +157,7 @@ pub fn half_round_trip(sample: &Sample) -> Option<Finding> {
     let text = "its latency is the mean of half a round trip".to_owned();
     let means = "double it to compare with ping, netperf or sockperf; a mean hides the tail, and a \
                  lost datagram stops the clock until the test's end";
-    Some(Finding::new(Code::HalfRoundTrip, Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::HalfRoundTrip, Severity::Note, text, means).about(sample))
 }
 
 /// Reports the time that k6's duration leaves out: connecting and TLS.
@@ -174,7 +174,7 @@ pub fn left_out(sample: &Sample) -> Option<Finding> {
     );
     let means = "k6's http_req_duration leaves out waiting for a connection, connecting and TLS \
                  (http_req_blocked): what a user waits is the sum";
-    Some(Finding::new(Code::LeftOut, Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::LeftOut, Severity::Warn, text, means).about(sample))
 }
 
 /// Reports results of one run, once for the whole import.
@@ -253,7 +253,7 @@ pub fn copies(import: &Import) -> Vec<Finding> {
                 true => Severity::Warn,
                 false => Severity::Void,
             };
-            found.push(Finding::new(Code::SameOutput, severity, text, means).of(sample));
+            found.push(Finding::new(Code::SameOutput, severity, text, means).about(sample));
         }
     }
     found

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tare_model::Metric;
 
 use super::value::{number, text};
-use crate::claim::Against;
+use crate::claim::StatedChange;
 use crate::numbers::{duration_ns, percent};
 use crate::sample::{Draft, Tool};
 use crate::table::{Kind, KindOfUnit, meaning};
@@ -105,13 +105,13 @@ fn kept(own: &Value, metric: Metric) -> Option<f64> {
 }
 
 /// Reads overheads such as "wasm_vs_no_module": "11.66%".
-fn overheads(value: &Value, name: &str) -> Vec<Against> {
+fn overheads(value: &Value, name: &str) -> Vec<StatedChange> {
     let all = value.get("overheads").and_then(Value::as_object);
     let of = |(key, told): (&String, &Value)| {
         let other = key.strip_prefix(name)?.strip_prefix("_vs_")?.to_owned();
         let told = told.as_str()?;
         let (percent, step) = percent(told)?;
-        Some(Against { line: 0, text: format!("{key}: {told}"), other, percent, step })
+        Some(StatedChange { line: 0, text: format!("{key}: {told}"), other, percent, step })
     };
     all.into_iter().flatten().filter_map(of).collect()
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{bpftime, fortio, iperf3, k6, oha};
 use crate::block::kept;
-use crate::sample::{Draft, Found, Unread};
+use crate::sample::{Draft, FileContents, Unread};
 use crate::trouble::Trouble;
 
 pub const UNKNOWN: &str = "is JSON of no known tool";
@@ -15,14 +15,14 @@ const RESULTS_MAX: usize = 1000;
 
 /// Reads `text`, which begins at `first_line` of its file. Elements of a list that cannot be read
 /// are reported, and the rest are read.
-pub fn read(text: &str, file: &str, first_line: usize) -> Result<Found, Trouble> {
+pub fn read(text: &str, file: &str, first_line: usize) -> Result<FileContents, Trouble> {
     let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     let parts = elements(text, is_whole);
     if parts.len() > RESULTS_MAX {
         let why = format!("holds more than {RESULTS_MAX} results, the most that are read");
         return Err(Trouble::at(first_line, why));
     }
-    let (mut found, mut troubles) = (Found::default(), Vec::new());
+    let (mut found, mut troubles) = (FileContents::default(), Vec::new());
     for (at, (line, part)) in parts.iter().enumerate() {
         let which = match parts.len() {
             1 => String::new(),

@@ -38,12 +38,12 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     for (kind, n) in object("errorDistribution").into_iter().flatten() {
         draft.put_errors(kind, n.as_u64().unwrap_or(0));
     }
-    forgive_the_deadline(&mut draft);
+    exclude_deadline_errors(&mut draft);
     Ok(vec![draft])
 }
 
 /// Removes requests in flight at the deadline from the errors: they did not fail.
-pub(super) fn forgive_the_deadline(draft: &mut Draft) {
+pub(super) fn exclude_deadline_errors(draft: &mut Draft) {
     let cut: Vec<String> =
         draft.seen.errors.keys().filter(|kind| kind.contains("deadline")).cloned().collect();
     let n: u64 = cut.iter().filter_map(|kind| draft.seen.errors.remove(kind)).sum();

@@ -2,7 +2,7 @@
 
 use tare_model::Metric;
 
-use super::oha::forgive_the_deadline;
+use super::oha::exclude_deadline_errors;
 use super::{TextFormat, hey, needed};
 use crate::block::Block;
 use crate::numbers::{binary_bytes, binary_step, duration_ns, rate};
@@ -38,6 +38,6 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let per_s = word("Size/sec:").and_then(binary_bytes);
     per_s.into_iter().for_each(|bytes| draft.put(Metric::Bandwidth, bytes));
     hey::lists(block, &mut draft);
-    forgive_the_deadline(&mut draft);
+    exclude_deadline_errors(&mut draft);
     Ok(draft)
 }

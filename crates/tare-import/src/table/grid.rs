@@ -30,11 +30,11 @@ fn markdown(lines: &[&str]) -> Option<Grid> {
     }
     let rows = lines[2..].iter().take(ROWS_MAX).take_while(|line| is_row(line));
     let rows: Vec<(usize, Vec<String>)> =
-        rows.enumerate().map(|(at, line)| (at + 2, of_bars(line))).collect();
-    Some(Grid { head: of_bars(lines[0]), length: 2 + rows.len(), rows })
+        rows.enumerate().map(|(at, line)| (at + 2, split_at_bars(line))).collect();
+    Some(Grid { head: split_at_bars(lines[0]), length: 2 + rows.len(), rows })
 }
 
-fn of_bars(line: &str) -> Vec<String> {
+fn split_at_bars(line: &str) -> Vec<String> {
     let line = line.trim();
     let inner = line.strip_prefix('|').unwrap_or(line);
     let inner = inner.strip_suffix('|').unwrap_or(inner);

@@ -19,13 +19,13 @@ pub struct ToAgent {
     /// Repeated in the answer.
     pub id: u64,
     #[serde(rename = "do")]
-    pub word: Word,
+    pub word: AgentCommand,
 }
 
 /// A message from tare to an agent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum AgentCommand {
     /// Execute this request and answer.
     Ask(Request),
     /// Keep-alive; not answered.
@@ -146,7 +146,7 @@ mod tests {
     fn only_messages_of_this_protocol_are_taken() {
         let clocks = ToAgent::parse(br#"{"tare":5,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
         let clocks = clocks.unwrap();
-        assert!(matches!(clocks.word, Word::Ask(Request::ReadClocks(ReadClocks {}))));
+        assert!(matches!(clocks.word, AgentCommand::Ask(Request::ReadClocks(ReadClocks {}))));
         assert_eq!(clocks.id, 7);
         for (line, complaint) in [
             (&br#"{"tare":9,"id":7,"do":"in a way of its own"}"#[..], "protocol 9 is spoken there"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::REQUEST_BYTES_MAX;
-use super::protocol::{FromAgent, Hello, Message, PROTOCOL, ToAgent, Word};
+use super::protocol::{AgentCommand, FromAgent, Hello, Message, PROTOCOL, ToAgent};
 use crate::event::Event;
 use crate::executor::requests::Request;
 use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
@@ -15,12 +15,12 @@ use crate::journal::Journal;
 use crate::meters::groups::Group;
 use tare_model::Failure;
 
-pub type From = Box<dyn Read + Send>;
+pub type AgentReader = Box<dyn Read + Send>;
 pub type To = Box<dyn Write + Send>;
 
 /// An agent's settings.
 #[derive(Debug)]
-pub struct Served {
+pub struct AgentSetup {
     pub hello: Hello,
     /// Control group of its container, by which it meters servers.
     pub own_group: Option<Group>,
@@ -41,7 +41,7 @@ const ENDING_LOOK: Duration = Duration::from_millis(5);
 
 /// Executes requests, each in its own thread, until the stream ends; then ends everything that was
 /// started.
-pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
+pub fn serve(from: AgentReader, to: To, served: AgentSetup) -> Result<(), String> {
     let stop = Arc::new(AtomicBool::new(false));
     let to = Outgoing(Arc::new(Mutex::new(to)));
     to.say(Message::Hello(Box::new(served.hello))).map_err(|error| error.to_string())?;
@@ -57,7 +57,9 @@ pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
     let under_way = Arc::new(AtomicUsize::new(0));
     loop {
         match words.recv_timeout(served.lonely_after) {
-            Ok((id, Word::Ask(request))) => carry_out(id, request, &executor, &to, &under_way),
+            Ok((id, AgentCommand::Ask(request))) => {
+                carry_out(id, request, &executor, &to, &under_way)
+            }
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
@@ -103,7 +105,7 @@ fn carry_out(
 }
 
 /// Receives tare's messages in order. `Cancel` and the end of the stream take effect here at once.
-fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Word)>> {
+fn listen(from: AgentReader, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, AgentCommand)>> {
     let (sender, words) = channel();
     let work = move || {
         let mut reader = BufReader::with_capacity(64 << 10, from);
@@ -116,7 +118,9 @@ fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Word)>
                 break;
             }
             match ToAgent::parse(&line) {
-                Ok(ToAgent { word: Word::Cancel, .. }) => stop.store(true, Ordering::Relaxed),
+                Ok(ToAgent { word: AgentCommand::Cancel, .. }) => {
+                    stop.store(true, Ordering::Relaxed)
+                }
                 Ok(ToAgent { id, word, .. }) => {
                     if sender.send((id, word)).is_err() {
                         break;

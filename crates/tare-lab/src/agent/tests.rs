@@ -50,7 +50,7 @@ fn answers_of_another_protocol_than_its_greeting_are_not_taken() {
         let error = ask(&agent).unwrap_err().to_string();
         let told = format!("its agent greeted in protocol {PROTOCOL} and now speaks {other}");
         assert!(error.contains(&told), "{error}");
-        assert!(agent.gone(DurationNs::ZERO).is_some(), "it is asked nothing more");
+        assert!(agent.loss_within(DurationNs::ZERO).is_some(), "it is asked nothing more");
     }
 }
 

@@ -43,13 +43,13 @@ pub fn fetch_as(address: SocketAddr, host: &str, path: &str) -> Option<String> {
     let page = String::from_utf8(bytes).ok()?;
     let (head, body) = page.split_once("\r\n\r\n")?;
     match head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked") {
-        true => Some(format!("{head}\r\n\r\n{}", whole(body)?)),
+        true => Some(format!("{head}\r\n\r\n{}", decode_chunked(body)?)),
         false => Some(page),
     }
 }
 
 /// Decodes a chunked body; `None` if it is incomplete or malformed.
-fn whole(mut body: &str) -> Option<String> {
+fn decode_chunked(mut body: &str) -> Option<String> {
     let mut text = String::new();
     loop {
         let (size, rest) = body.split_once("\r\n")?;
@@ -103,9 +103,12 @@ mod tests {
 
     #[test]
     fn chunks_are_put_together() {
-        assert_eq!(whole("4\r\nabcd\r\n2;x=1\r\nef\r\n0\r\n\r\n").as_deref(), Some("abcdef"));
+        assert_eq!(
+            decode_chunked("4\r\nabcd\r\n2;x=1\r\nef\r\n0\r\n\r\n").as_deref(),
+            Some("abcdef")
+        );
         for cut in ["4\r\nabc", "4\r\nabcd", "zz\r\na\r\n", "", "ffffffffffffffff\r\na\r\n"] {
-            assert_eq!(whole(cut), None, "{cut}");
+            assert_eq!(decode_chunked(cut), None, "{cut}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Ends processes reliably, and only those that tare started.
 
 use tare_io::DurationNs;
-use tare_io::process::Watched;
+use tare_io::process::PidFd;
 
 use crate::machine::processes::{self, ProcessIdentity, Stat};
 
@@ -13,10 +13,10 @@ const KILLED_WITHIN: DurationNs = DurationNs::from_ms(200);
 /// Kills a process if `is_ours` accepts its *current* state. A pidfd is opened first, so that the
 /// PID cannot be reused in between.
 pub fn kill(pid: u32, is_ours: impl Fn(&Stat) -> bool) {
-    let Ok(watched) = Watched::new(pid) else { return };
-    if Stat::of(pid).is_some_and(|stat| is_ours(&stat)) {
+    let Ok(watched) = PidFd::new(pid) else { return };
+    if Stat::read(pid).is_some_and(|stat| is_ours(&stat)) {
         let _ = watched.signal(libc::SIGKILL);
-        watched.ends_within(KILLED_WITHIN);
+        watched.wait_timeout(KILLED_WITHIN);
     }
 }
 
@@ -31,10 +31,10 @@ fn is_member(leader: &ProcessIdentity, stat: &Stat) -> bool {
 
 /// Returns the live processes of the group that this process leads or led.
 pub fn members(leader: &ProcessIdentity) -> Vec<u32> {
-    if leader.pid < 2 || Stat::of(leader.pid).is_some_and(|stat| !leader.is_of(&stat)) {
+    if leader.pid < 2 || Stat::read(leader.pid).is_some_and(|stat| !leader.matches(&stat)) {
         return Vec::new();
     }
-    let of_group = |pid: &u32| Stat::of(*pid).is_some_and(|stat| is_member(leader, &stat));
+    let of_group = |pid: &u32| Stat::read(*pid).is_some_and(|stat| is_member(leader, &stat));
     processes::all().into_iter().filter(of_group).collect()
 }
 
@@ -47,8 +47,8 @@ pub fn end_group(leader: &ProcessIdentity) -> usize {
             break;
         }
         // Signals the whole group at once: a listed process may start another meanwhile.
-        if let Ok(watched) = Watched::new(leader.pid)
-            && Stat::of(leader.pid).is_some_and(|stat| leader.is_of(&stat))
+        if let Ok(watched) = PidFd::new(leader.pid)
+            && Stat::read(leader.pid).is_some_and(|stat| leader.matches(&stat))
         {
             let _ = watched.signal_group(leader.pid, libc::SIGKILL);
         }

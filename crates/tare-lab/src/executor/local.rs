@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tare_io::owned;
-use tare_io::process::Watched;
+use tare_io::process::PidFd;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
@@ -62,7 +62,7 @@ pub struct HowEnded {
 impl HowEnded {
     /// Formats it to follow the name of what ended: "(exit status: 1), its last output:" and its
     /// lines.
-    pub fn told(&self, more: &str) -> String {
+    pub fn message(&self, more: &str) -> String {
         let Self { how, output, .. } = self;
         match output.as_slice() {
             [] => format!(" ({how}{more}); it wrote no output"),
@@ -75,7 +75,7 @@ impl HowEnded {
 /// Waits for the end of a server on a thread of its own.
 #[derive(Debug)]
 pub struct EndWatch {
-    watched: Watched,
+    watched: PidFd,
     stopping: Arc<AtomicBool>,
 }
 
@@ -83,7 +83,7 @@ impl EndWatch {
     /// Calls `on_end` once the server has ended, unless tare asked it to.
     pub fn call_at_end(self, on_end: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         let wait = move || {
-            while !self.watched.ends_within(WATCHED_FOR) {}
+            while !self.watched.wait_timeout(WATCHED_FOR) {}
             if !self.stopping.load(Ordering::Relaxed) {
                 on_end();
             }
@@ -153,7 +153,7 @@ impl LocalServer {
     /// Returns a watch for its end; `None` if tare did not start it.
     pub fn watch(&self) -> Result<Option<EndWatch>, Failure> {
         let Some(pid) = self.pid() else { return Ok(None) };
-        let watched = Watched::new(pid)
+        let watched = PidFd::new(pid)
             .map_err(|error| Failure::environment(format!("cannot watch a process: {error}")))?;
         Ok(Some(EndWatch { watched, stopping: self.stopping.clone() }))
     }
@@ -184,16 +184,16 @@ impl LocalServer {
             if left.is_empty() {
                 break;
             }
-            let watched = left.iter().filter_map(|pid| Some((*pid, Watched::new(*pid).ok()?)));
-            let watched: Vec<(u32, Watched)> = watched.collect();
+            let watched = left.iter().filter_map(|pid| Some((*pid, PidFd::new(*pid).ok()?)));
+            let watched: Vec<(u32, PidFd)> = watched.collect();
             // Workers end by themselves once their master has ended.
             let patience = DurationNs::from_ms(if is_stopping { 100 } else { 0 });
-            let alive = outlive(&watched, patience);
+            let alive = wait_for_survivors(&watched, patience);
             let members = stragglers(running);
             for (_, watched) in alive.iter().filter(|(pid, _)| members.contains(pid)) {
                 let _ = watched.signal(libc::SIGKILL);
             }
-            outlive(&watched, KILLED_WITHIN);
+            wait_for_survivors(&watched, KILLED_WITHIN);
         }
         running.forget_if_gone();
     }
@@ -213,15 +213,15 @@ fn relaunch(who: &str, argv: &[String], limit: DurationNs) -> Result<(), Failure
 }
 
 /// Waits up to `patience` for all of them together; returns those still alive.
-fn outlive(all: &[(u32, Watched)], patience: DurationNs) -> Vec<&(u32, Watched)> {
+fn wait_for_survivors(all: &[(u32, PidFd)], patience: DurationNs) -> Vec<&(u32, PidFd)> {
     let until = monotonic_now() + patience;
-    let lives = |watched: &Watched| !watched.ends_within(until.since(monotonic_now()));
+    let lives = |watched: &PidFd| !watched.wait_timeout(until.since(monotonic_now()));
     all.iter().filter(|(_, watched)| lives(watched)).collect()
 }
 
 /// Names the folders that root skips, as a missing program may be there.
-fn passed_over() -> String {
-    let folders = owned::passed_over().iter().filter(|(folder, _)| folder.is_dir());
+fn skipped_folders_hint() -> String {
+    let folders = owned::removed_from_path().iter().filter(|(folder, _)| folder.is_dir());
     let folders: Vec<String> = folders.map(|(folder, _)| folder.display().to_string()).collect();
     match folders.is_empty() {
         true => String::new(),
@@ -277,7 +277,7 @@ impl LocalServer {
             self.kill_stragglers();
             let how = how.unwrap_or_default();
             let text =
-                format!("{}: the server ended before it was ready{}", self.who, how.told(""));
+                format!("{}: the server ended before it was ready{}", self.who, how.message(""));
             // A program that the shell did not find is missing here; any other end is the server's
             // failure.
             return Err(match how.is_missing_program {
@@ -336,7 +336,7 @@ impl LocalServer {
             "exit status: 0" => "; if it went into the background, start it in the foreground \
                                  (nginx: -g 'daemon off;')"
                 .to_owned(),
-            "exit status: 127" => format!("; is the program installed?{}", passed_over()),
+            "exit status: 127" => format!("; is the program installed?{}", skipped_folders_hint()),
             _ => String::new(),
         };
         Some(HowEnded {

@@ -1,7 +1,7 @@
 //! Ends processes that servers left behind and this process adopted.
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, reap};
+use tare_io::process::{PidFd, reap};
 
 use crate::machine::processes;
 
@@ -14,9 +14,9 @@ pub fn end_children() {
             return;
         }
         for pid in children {
-            if let Ok(watched) = Watched::new(pid) {
+            if let Ok(watched) = PidFd::new(pid) {
                 let _ = watched.signal(libc::SIGKILL);
-                watched.ends_within(KILLED_WITHIN);
+                watched.wait_timeout(KILLED_WITHIN);
             }
             reap(pid);
         }

@@ -16,11 +16,11 @@ use crate::executor::{
 };
 use crate::launch::spec::LaunchSpec;
 use crate::machine::cgroup::Cgroup;
-use crate::meters::{Footprint, Quiet, Reading, Used};
+use crate::meters::{Footprint, MeterReading, Quiet, Reading};
 use tare_model::Failure;
 
 /// A request with the type of its reply.
-pub trait Ask: Into<Request> + Send {
+pub trait ExecutorRequest: Into<Request> + Send {
     type Reply: Serialize + DeserializeOwned + Send;
 
     fn carry_out(self, executor: &Executor) -> Result<Self::Reply, Failure>;
@@ -36,7 +36,7 @@ macro_rules! requests {
                 $(pub $field: $type,)*
             }
 
-            impl Ask for $name {
+            impl ExecutorRequest for $name {
                 type Reply = $reply;
 
                 fn carry_out(self, executor: &Executor) -> Result<$reply, Failure> {
@@ -100,7 +100,7 @@ requests! {
     /// Opens the counters of a target; if they are open, looks for its processes again.
     Attach { target: Target } -> MeterId = attach;
     /// Reads them.
-    Read { meter: MeterId } -> Used = read;
+    Read { meter: MeterId } -> MeterReading = read;
     /// Reads memory, and the periods in which a quota throttled it.
     ReadFootprint { meter: MeterId } -> Footprint = footprint;
     /// Returns the processes that it meters.

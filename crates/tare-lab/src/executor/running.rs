@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, pin_to};
+use tare_io::process::{PidFd, pin_to};
 
 use crate::event::Event;
 use crate::executor::drain::{Written, drain};
@@ -42,7 +42,7 @@ pub struct Start<'a> {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    watched: Watched,
+    watched: PidFd,
     birth: Option<ProcessIdentity>,
     /// The journal that records it.
     journal: Option<Entries>,
@@ -67,9 +67,9 @@ const DRAIN_CHECKS: u32 = 200;
 impl Running {
     pub fn start(start: &Start<'_>) -> Result<Self, Failure> {
         let mut child = spawn(start)?;
-        let watched = Watched::new(child.id())
+        let watched = PidFd::new(child.id())
             .map_err(|error| Failure::environment(format!("cannot watch a process: {error}")))?;
-        let birth = ProcessIdentity::of(child.id());
+        let birth = ProcessIdentity::read(child.id());
         if start.is_held() {
             release(&mut child, &watched, start, birth)?;
         }
@@ -100,7 +100,7 @@ impl Running {
 
     /// Waits at most `limit`; returns whether its first process has ended.
     pub fn ends_within(&self, limit: DurationNs) -> bool {
-        self.watched.ends_within(limit)
+        self.watched.wait_timeout(limit)
     }
 
     /// Signals its whole group.
@@ -126,7 +126,7 @@ impl Running {
         if let (Some(journal), Some(birth)) = (&self.journal, self.birth)
             && self.members().is_empty()
         {
-            journal.is_gone(&Processes(birth).into());
+            journal.forget(&Processes(birth).into());
             self.journal = None;
         }
     }
@@ -171,7 +171,7 @@ impl Start<'_> {
 /// Records a new process and sends it `go`.
 fn release(
     child: &mut Child,
-    watched: &Watched,
+    watched: &PidFd,
     start: &Start<'_>,
     birth: Option<ProcessIdentity>,
 ) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::owned::own_program;
-use tare_io::process::{Watched, readable_within, signal};
+use tare_io::process::{PidFd, readable_within, signal};
 use tare_model::filters::FilterSpec;
 
 use tare_model::Failure;
@@ -21,7 +21,7 @@ pub struct Calls {
 
 /// Its answer, one per line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Called {
+pub struct CallReport {
     /// Duration of all calls together.
     pub elapsed_ns: u64,
     /// Calls that accepted; `failed` counts those that neither accepted nor refused.
@@ -79,19 +79,24 @@ impl Caller {
                 let text = format!("filter {}: {why}", spec.filter.name());
                 Err(Failure::environment(text))
             }
-            None => Err(caller.why(spec)),
+            None => Err(caller.failure(spec)),
         }
     }
 
     /// Calls the filter `calls` times.
-    pub fn call(&mut self, spec: &FilterSpec, url: &str, calls: u64) -> Result<Called, Failure> {
+    pub fn call(
+        &mut self,
+        spec: &FilterSpec,
+        url: &str,
+        calls: u64,
+    ) -> Result<CallReport, Failure> {
         let asked = Calls { url: url.to_owned(), calls };
         let asked = serde_json::to_string(&asked).unwrap_or_default() + "\n";
         let sent = self.to.write_all(asked.as_bytes()).and_then(|()| self.to.flush());
         let answer = sent.ok().and_then(|()| self.line());
         match answer.and_then(|line| serde_json::from_str(&line).ok()) {
             Some(called) => Ok(called),
-            None => Err(self.why(spec)),
+            None => Err(self.failure(spec)),
         }
     }
 
@@ -106,8 +111,8 @@ impl Caller {
     }
 
     /// Returns why it gave no answer, and kills it.
-    fn why(&mut self, spec: &FilterSpec) -> Failure {
-        let ended = Watched::new(self.child.id()).is_ok_and(|watched| watched.ends_within(SOON));
+    fn failure(&mut self, spec: &FilterSpec) -> Failure {
+        let ended = PidFd::new(self.child.id()).is_ok_and(|watched| watched.wait_timeout(SOON));
         let _ = signal(self.child.id(), libc::SIGKILL);
         let status = self.child.wait().map_or(String::new(), |status| status.to_string());
         let name = spec.filter.name();

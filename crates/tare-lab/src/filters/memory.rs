@@ -25,7 +25,7 @@ pub struct FilterMemory {
 
 impl FilterMemory {
     /// Returns `None` if the filter needs no shared memory. `state` is the folder of journals.
-    pub fn of(spec: &FilterSpec, state: &Path) -> Result<Option<Self>, Failure> {
+    pub fn create_for(spec: &FilterSpec, state: &Path) -> Result<Option<Self>, Failure> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         if !spec.filter.is_controlled() {
             return Ok(None);

@@ -122,7 +122,7 @@ impl LayerProof for FilterProof {
 /// Measures the cost of one call, in nanoseconds.
 fn call_cost(spec: &FilterSpec, context: &ProofContext<'_>) -> Result<f64, Failure> {
     // It has its own memory: the launch's counters must count only the launch's requests.
-    let memory = FilterMemory::of(spec, context.state)?;
+    let memory = FilterMemory::create_for(spec, context.state)?;
     let shared = memory.as_ref().map(|memory| memory.name.as_str());
     let mut caller = Caller::start(spec, &environment(spec, shared)?, context.cpus)?;
     let trial = caller.call(spec, context.path, TRIAL_CALLS)?;

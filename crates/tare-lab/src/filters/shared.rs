@@ -134,7 +134,7 @@ impl SharedMemory {
         let Some(owner) = owner else {
             return format!("{shown} is there already, and not of tare's making");
         };
-        match Stat::of(owner).is_some_and(|stat| !stat.zombie) {
+        match Stat::read(owner).is_some_and(|stat| !stat.zombie) {
             true => format!("{shown} belongs to process {owner}, which runs; give another --shm"),
             false => format!(
                 "{shown} was left behind by process {owner}, which was killed; tare clean removes \

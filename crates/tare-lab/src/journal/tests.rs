@@ -36,7 +36,7 @@ impl State {
     /// Writes a dead process's journal: no process has this pid and start time.
     fn left_behind(&self, made: &[Resource]) -> PathBuf {
         let lines: Vec<_> = made.iter().map(|made| serde_json::to_string(made).unwrap()).collect();
-        let header = serde_json::to_string(&Header::here().unwrap()).unwrap();
+        let header = serde_json::to_string(&Header::current().unwrap()).unwrap();
         self.written(&(header + "\n" + &lines.join("\n") + "\n"))
     }
 
@@ -68,7 +68,7 @@ fn process(script: &str) -> (Child, ProcessIdentity) {
     let mut child = command.spawn().unwrap();
     let mut line = [0];
     child.stdout.take().unwrap().read_exact(&mut line).unwrap();
-    let birth = ProcessIdentity::of(child.id()).unwrap();
+    let birth = ProcessIdentity::read(child.id()).unwrap();
     (child, birth)
 }
 
@@ -102,7 +102,7 @@ fn what_was_made_is_gone_when_the_journal_is_dropped() {
     }
     drop(journal);
     child.wait().unwrap();
-    assert!(!made.exists() && processes::of_group(child.id()).is_empty());
+    assert!(!made.exists() && processes::in_group(child.id()).is_empty());
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }
 
@@ -199,7 +199,7 @@ fn after_a_restart_no_process_is_looked_for() {
     let (mut child, birth) = group();
     let folder = state.0.join("tare-folder");
     std::fs::create_dir(&folder).unwrap();
-    let header = Header { boot_id: "another".into(), ..Header::here().unwrap() };
+    let header = Header { boot_id: "another".into(), ..Header::current().unwrap() };
     let lines = [
         serde_json::to_string(&header).unwrap(),
         serde_json::to_string(&made_processes(birth)).unwrap(),
@@ -215,7 +215,7 @@ fn after_a_restart_no_process_is_looked_for() {
 #[test]
 fn a_journal_that_is_not_understood_is_kept_and_reported() {
     let state = State::new("strange");
-    let header = serde_json::to_string(&Header::here().unwrap()).unwrap();
+    let header = serde_json::to_string(&Header::current().unwrap()).unwrap();
     let folder = state.0.join("tare-folder");
     std::fs::create_dir(&folder).unwrap();
     let line = serde_json::to_string(&made_folder(folder.clone())).unwrap();
@@ -417,14 +417,14 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     let (mut child, birth) = group();
     let write = |pid_namespace: &str| {
         std::fs::create_dir_all(&ours).unwrap();
-        let header = Header { pid_namespace: pid_namespace.into(), ..Header::here().unwrap() };
+        let header = Header { pid_namespace: pid_namespace.into(), ..Header::current().unwrap() };
         let made = [made_folder(ours.clone()), made_processes(birth)];
         let lines = made.map(|made| serde_json::to_string(&made).unwrap()).join("\n");
         state.written(&(serde_json::to_string(&header).unwrap() + "\n" + &lines + "\n"))
     };
     let journal = write("pid:[1]");
     let cleaned = clean(&state.0);
-    if Header::here().unwrap().pid_namespace != FIRST_PID_NAMESPACE {
+    if Header::current().unwrap().pid_namespace != FIRST_PID_NAMESPACE {
         // The host's processes are not visible in a container.
         assert!(cleaned.complaints[0].contains("another process namespace"), "{cleaned:?}");
         tare_io::process::signal_group(child.id(), libc::SIGKILL).unwrap();
@@ -432,7 +432,7 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
         return;
     }
     assert!(cleaned.complaints.is_empty() && !ours.exists() && !journal.exists(), "{cleaned:?}");
-    assert!(processes::Stat::of(child.id()).is_some(), "its number is of another namespace");
+    assert!(processes::Stat::read(child.id()).is_some(), "its number is of another namespace");
     // A namespace that still exists, that of a running process.
     let alone = Command::new("unshare").args(["-pf", "sleep", "100"]).process_group(0).spawn();
     if let (true, Ok(mut other)) = (is_root(), alone) {

@@ -60,7 +60,7 @@ impl PlaceInstance {
     }
 
     /// Ends it if it is up, so that its next start begins from nothing.
-    pub fn make_way(&mut self) {
+    pub fn tear_down(&mut self) {
         if self.agent.is_some() {
             self.end_old();
         }
@@ -73,7 +73,8 @@ impl PlaceInstance {
     }
 
     fn end_old(&mut self) {
-        if let Some(why) = self.agent.as_ref().and_then(|agent| agent.gone(DurationNs::ZERO)) {
+        if let Some(why) = self.agent.as_ref().and_then(|agent| agent.loss_within(DurationNs::ZERO))
+        {
             self.note(format!("{why}; it is started afresh"));
         }
         self.down();

@@ -15,7 +15,7 @@ use crate::executor::{INTERVALS_MAX, LaneLife, LoadId, Opened};
 use crate::lab::site::{Site, ask_all, ask_each};
 use crate::meters::Reading;
 use crate::meters::metering::{Metering, sample};
-use crate::world::{MadeBy, MakeLoad};
+use crate::world::{LoadSource, MakeLoad};
 use tare_model::Failure;
 
 /// Load on one variant.
@@ -45,7 +45,7 @@ const WHY_CHARS_MAX: usize = 500;
 impl MakeLoad for Load {
     type Clients = Vec<Site>;
 
-    fn open(&mut self, clients: &Vec<Site>, plan: &LoadPlan) -> Result<MadeBy, Failure> {
+    fn open(&mut self, clients: &Vec<Site>, plan: &LoadPlan) -> Result<LoadSource, Failure> {
         self.give_up();
         self.timeout = plan.engine.timeout;
         let parts = plan.divided(u32::try_from(clients.len()).unwrap_or(u32::MAX))?;
@@ -62,7 +62,7 @@ impl MakeLoad for Load {
         let opened = opened.inspect_err(|_| self.give_up())?;
         self.opening = Measured::alongside(opened.iter().map(|one| one.opening.clone()).collect());
         let first = opened.into_iter().next();
-        Ok(MadeBy {
+        Ok(LoadSource {
             reactor: first.as_ref().map_or_else(String::new, |opened| opened.reactor.clone()),
             note: first.and_then(|opened| opened.note),
             polls: plan.engine.wait.polls && clients.len() == 1,
@@ -82,7 +82,7 @@ impl MakeLoad for Load {
         let asked = self.clients.iter().map(|(site, load)| (site, Close { load: *load }));
         let lives: Vec<Vec<LaneLife>> = ask_all(asked, TIMEOUT)?;
         self.clients.clear();
-        Ok(LaneLife::of(lives.iter().flatten()))
+        Ok(LaneLife::sum(lives.iter().flatten()))
     }
 
     fn ask(
@@ -219,7 +219,7 @@ impl Drop for Load {
 
 /// Runs the same stretch of each load at the same time, and reads these meters at the end of each
 /// interval.
-pub fn at_once(
+pub fn run_together(
     loads: &mut [&mut Load],
     stretch: Stretch,
     meters: &[Option<&Metering>],

@@ -12,8 +12,8 @@ use tare_model::plain;
 
 use crate::agent::TIMEOUT;
 use crate::executor::requests::{
-    Ask, AskToStop, AwaitListening, AwaitReady, HowItEnded, IsAlive, Lines, Logged, Page, Peers,
-    Start, Stop,
+    AskToStop, AwaitListening, AwaitReady, ExecutorRequest, HowItEnded, IsAlive, Lines, Logged,
+    Page, Peers, Start, Stop,
 };
 use crate::executor::{ServerId, Target};
 use crate::lab::site::Site;
@@ -96,7 +96,11 @@ impl Server {
         }
     }
 
-    fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
+    fn ask<A: ExecutorRequest>(
+        &self,
+        request: A,
+        timeout: DurationNs,
+    ) -> Result<A::Reply, Failure> {
         self.site.ask_within(request, timeout + GRACE).map_err(|error| error.named(&self.who))
     }
 

@@ -7,7 +7,7 @@ use tare_io::DurationNs;
 use crate::agent::clock::Offset;
 use crate::agent::{Agent, TIMEOUT};
 use crate::executor::Executor;
-use crate::executor::requests::{Ask, ReadClocks};
+use crate::executor::requests::{ExecutorRequest, ReadClocks};
 use tare_model::Failure;
 
 #[derive(Clone, Debug)]
@@ -17,13 +17,17 @@ pub enum Site {
 }
 
 impl Site {
-    pub fn ask<A: Ask>(&self, request: A) -> Result<A::Reply, Failure> {
+    pub fn ask<A: ExecutorRequest>(&self, request: A) -> Result<A::Reply, Failure> {
         self.ask_within(request, TIMEOUT)
     }
 
     /// Sends a request and waits for the reply. In this process `timeout` is ignored: requests have
     /// limits of their own there.
-    pub fn ask_within<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
+    pub fn ask_within<A: ExecutorRequest>(
+        &self,
+        request: A,
+        timeout: DurationNs,
+    ) -> Result<A::Reply, Failure> {
         match self {
             Self::Here(executor) => request.carry_out(executor),
             Self::There(agent) => agent.ask(request, timeout),
@@ -60,12 +64,12 @@ impl Site {
 
     /// Returns why the agent is gone, waiting for that up to `timeout`.
     pub fn gone(&self, timeout: DurationNs) -> Option<Failure> {
-        self.agent().and_then(|agent| agent.gone(timeout))
+        self.agent().and_then(|agent| agent.loss_within(timeout))
     }
 }
 
 /// Sends several requests at the same time and waits for all; returns the first error, if any.
-pub fn ask_all<'a, A: Ask>(
+pub fn ask_all<'a, A: ExecutorRequest>(
     asked: impl IntoIterator<Item = (&'a Site, A)>,
     timeout: DurationNs,
 ) -> Result<Vec<A::Reply>, Failure> {
@@ -74,7 +78,7 @@ pub fn ask_all<'a, A: Ask>(
 
 /// Sends several requests at the same time and waits for all; returns each result. A single request
 /// is sent by this thread.
-pub fn ask_each<'a, A: Ask>(
+pub fn ask_each<'a, A: ExecutorRequest>(
     asked: impl IntoIterator<Item = (&'a Site, A)>,
     timeout: DurationNs,
 ) -> Vec<Result<A::Reply, Failure>> {

@@ -17,7 +17,7 @@ use crate::launch::hop::{Hop, Upstream};
 use crate::launch::injected;
 use crate::launch::spec::LaunchSpec;
 use crate::launch::{LaunchNeeds, Launched};
-use crate::layers::{self, ClientAddresses, HopPlan, Seat, Stand};
+use crate::layers::{self, ClientAddresses, HopPlan, HopPosition, Seat};
 use crate::machine::cgroup::Cgroup;
 use crate::network::intercept::{Direction, Namespace};
 use crate::places::LabResources;
@@ -76,7 +76,7 @@ pub struct HopContext {
     /// The name of the place where it runs.
     pub place: String,
     pub layer: usize,
-    pub stand: Stand,
+    pub stand: HopPosition,
     pub who: String,
     pub cgroup: Option<Cgroup>,
     pub folder: PathBuf,
@@ -86,12 +86,12 @@ pub struct HopContext {
 
 /// This machine, for everything without a place of its own.
 #[derive(Debug)]
-pub struct Here<'a> {
+pub struct LocalHost<'a> {
     pub site: &'a Site,
     pub network: Option<&'a Network>,
 }
 
-impl Here<'_> {
+impl LocalHost<'_> {
     /// Returns its address on tare's network, where places reach it; localhost without one.
     pub fn on_network(&self) -> IpAddr {
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -131,7 +131,7 @@ impl VariantSlot {
     pub fn start_hops(
         &self,
         launched: &mut Launched,
-        here: &Here<'_>,
+        here: &LocalHost<'_>,
         connections: u32,
     ) -> Result<(), Failure> {
         launched.bypass = self.bypass.clone();
@@ -149,7 +149,7 @@ impl VariantSlot {
         &self,
         at: usize,
         to: Upstream,
-        here: &Here<'_>,
+        here: &LocalHost<'_>,
         connections: u32,
     ) -> Result<Hop, Failure> {
         let hop = &self.hops[at];
@@ -196,8 +196,8 @@ impl VariantSlot {
         let server = Server::start(starting, launch_spec.clone())?;
         if let Some((port, namespace)) = intercepts.zip(namespace.as_ref()) {
             let direction = match hop.stand {
-                Stand::BesideClient => Direction::Leaving,
-                Stand::BesideServer | Stand::Between => Direction::Coming,
+                HopPosition::BesideClient => Direction::Outbound,
+                HopPosition::BesideServer | HopPosition::Between => Direction::Inbound,
             };
             namespace.intercept(direction, to.address, port, &hop.folder)?;
         }
@@ -221,8 +221,8 @@ impl VariantSlot {
     /// Returns the sidecar that the cluster injected into a pod of this variant.
     fn injected(&self, hop: &HopContext, launched: &Launched) -> Result<Hop, Failure> {
         let (side, instance) = match hop.stand {
-            Stand::BesideClient => ("its client's pod", self.client()),
-            Stand::BesideServer | Stand::Between => ("its pod", self.server.as_ref()),
+            HopPosition::BesideClient => ("its client's pod", self.client()),
+            HopPosition::BesideServer | HopPosition::Between => ("its pod", self.server.as_ref()),
         };
         let found = instance.and_then(PlaceInstance::injected);
         let layer = &self.placed.layers[hop.layer];
@@ -233,7 +233,7 @@ impl VariantSlot {
                 layer.facts().name()
             ))
         })?;
-        if hop.stand == Stand::BesideClient {
+        if hop.stand == HopPosition::BesideClient {
             injected.leads_to = Some(launched.launch_spec.address);
         }
         Ok(Hop {
@@ -257,11 +257,11 @@ impl VariantSlot {
     }
 
     /// Returns the network namespace for a process beside the client or server.
-    fn namespace(&self, stand: Stand) -> Result<Option<Namespace>, Failure> {
+    fn namespace(&self, stand: HopPosition) -> Result<Option<Namespace>, Failure> {
         let (side, instance) = match stand {
-            Stand::Between => return Ok(None),
-            Stand::BesideClient => ("client", self.client()),
-            Stand::BesideServer => ("server", self.server.as_ref()),
+            HopPosition::Between => return Ok(None),
+            HopPosition::BesideClient => ("client", self.client()),
+            HopPosition::BesideServer => ("server", self.server.as_ref()),
         };
         let namespace = instance.and_then(|instance| instance.place.namespace());
         namespace.map(Some).ok_or_else(|| {
@@ -274,7 +274,7 @@ impl VariantSlot {
     }
 
     pub fn has_hop_beside_client(&self) -> bool {
-        self.hops.iter().any(|hop| hop.stand == Stand::BesideClient)
+        self.hops.iter().any(|hop| hop.stand == HopPosition::BesideClient)
     }
 }
 
@@ -287,7 +287,7 @@ pub struct SocketGroups {
 }
 
 impl SocketGroups {
-    pub fn of(placed: &Deployment) -> Self {
+    pub fn for_deployment(placed: &Deployment) -> Self {
         let wanted = placed.layers.iter().any(|layer| layers::kind(layer).bypasses());
         Self { wanted, groups: Vec::new() }
     }

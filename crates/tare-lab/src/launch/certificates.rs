@@ -26,9 +26,9 @@ const IDENTITY: &str = "spiffe://cluster.local/ns/default/sa/default";
 pub const SERVER_NAME: &str = "localhost";
 
 /// Returns a self-signed certificate for localhost, which clients do not verify.
-pub fn of_server() -> Result<&'static Certified, Failure> {
+pub fn server_certificate() -> Result<&'static Certified, Failure> {
     static MADE: OnceLock<Result<Certified, String>> = OnceLock::new();
-    told(MADE.get_or_init(|| {
+    unwrap_made(MADE.get_or_init(|| {
         let names = vec![SERVER_NAME.to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
         let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -37,19 +37,21 @@ pub fn of_server() -> Result<&'static Certified, Failure> {
 }
 
 /// Returns the certificate of sidecars and gateways, signed by [`authority`].
-pub fn of_layer(kind: KeyKind) -> Result<&'static Certified, Failure> {
+pub fn layer_certificate(kind: KeyKind) -> Result<&'static Certified, Failure> {
     static MADE: [OnceLock<Result<Certified, String>>; 2] = [OnceLock::new(), OnceLock::new()];
     let authority = authority()?;
-    told(MADE[kind as usize].get_or_init(|| sign(authority, kind).map_err(|e| e.to_string())))
+    unwrap_made(
+        MADE[kind as usize].get_or_init(|| sign(authority, kind).map_err(|e| e.to_string())),
+    )
 }
 
 /// Returns the authority that signs the layers' certificates.
 pub fn authority() -> Result<&'static Certified, Failure> {
     static MADE: OnceLock<Result<Certified, String>> = OnceLock::new();
-    told(MADE.get_or_init(|| make_authority().map_err(|e| e.to_string())))
+    unwrap_made(MADE.get_or_init(|| make_authority().map_err(|e| e.to_string())))
 }
 
-fn told(made: &Result<Certified, String>) -> Result<&Certified, Failure> {
+fn unwrap_made(made: &Result<Certified, String>) -> Result<&Certified, Failure> {
     made.as_ref().map_err(|why| Failure::environment(format!("cannot make a certificate: {why}")))
 }
 

@@ -38,12 +38,12 @@ impl Companion {
         let mut companion = Self(running);
         let limit = monotonic_now() + READY_WITHIN;
         while !spec.ready.exists() {
-            companion.not_yet(limit, &host.who)?;
+            companion.wait_until_ready(limit, &host.who)?;
         }
         Ok(companion)
     }
 
-    fn not_yet(&mut self, limit: Instant, who: &str) -> Result<(), Failure> {
+    fn wait_until_ready(&mut self, limit: Instant, who: &str) -> Result<(), Failure> {
         let ended = self.0.ends_within(READY_CHECK);
         if ended {
             self.0.end_drains();

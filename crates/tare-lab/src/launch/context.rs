@@ -66,14 +66,14 @@ impl LaunchContext<'_> {
 
     /// Writes a certificate for localhost and its key, the same for all servers of this process.
     pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf), Failure> {
-        let Certified { cert, key, .. } = certificates::of_server()?;
+        let Certified { cert, key, .. } = certificates::server_certificate()?;
         let key = self.write_secret("key.pem", key.as_bytes());
         Ok((self.write("cert.pem", cert.as_bytes()), key))
     }
 
     /// Writes both into one file.
     pub(crate) fn certificate_with_key(&self) -> Result<PathBuf, Failure> {
-        let Certified { cert, key, .. } = certificates::of_server()?;
+        let Certified { cert, key, .. } = certificates::server_certificate()?;
         Ok(self.write_secret("both.pem", format!("{cert}{key}").as_bytes()))
     }
 

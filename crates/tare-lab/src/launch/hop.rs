@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tare_model::layers::Stand;
+use tare_model::layers::HopPosition;
 
 use crate::executor::requests::Page;
 use crate::lab::server::Server;
@@ -20,7 +20,7 @@ pub struct Hop {
     pub place_starts: u32,
     /// The index of its layer.
     pub layer: usize,
-    pub stand: Stand,
+    pub stand: HopPosition,
     /// The network namespace of the client or server beside it.
     pub namespace: Option<Namespace>,
     /// Set if a cluster's mesh injected it.
@@ -31,7 +31,7 @@ pub struct Hop {
     pub to: SocketAddr,
     pub makes_tls: bool,
     /// The certificate that its clients see.
-    pub shows: Option<Shows>,
+    pub shows: Option<CertificateKind>,
     pub launch_spec: LaunchSpec,
     pub server: Server,
 }
@@ -59,7 +59,7 @@ impl Statistics {
 
 /// The kind of certificate that a TLS endpoint shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shows {
+pub enum CertificateKind {
     /// A hop's, signed by the authority of all hops.
     Hop,
     /// A server's, self-signed.
@@ -71,5 +71,5 @@ pub enum Shows {
 pub struct Upstream {
     pub address: SocketAddr,
     /// Its certificate; set if it only accepts TLS.
-    pub shows: Option<Shows>,
+    pub shows: Option<CertificateKind>,
 }

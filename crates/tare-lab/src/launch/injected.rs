@@ -58,7 +58,7 @@ pub struct Injected {
 }
 
 impl Injected {
-    pub fn asks(&self, path: &str) -> Option<String> {
+    pub fn admin_page(&self, path: &str) -> Option<String> {
         page(&self.beside, ADMIN, path)
     }
 
@@ -77,7 +77,7 @@ impl Injected {
 
     fn knows(&self, server: SocketAddr) -> bool {
         let line = format!("::{server}::health_flags::healthy");
-        self.asks("/clusters").is_some_and(|page| page.contains(&line))
+        self.admin_page("/clusters").is_some_and(|page| page.contains(&line))
     }
 
     /// Waits until it knows the server that it leads to, or `stop` is set.
@@ -98,7 +98,7 @@ impl Injected {
 
     /// Returns the lines that it has logged; their length is unknown, so the bytes are 0.
     pub fn logged(&self) -> (u64, u64) {
-        let page = self.asks(&format!("/stats?filter={LOGGED}")).unwrap_or_default();
+        let page = self.admin_page(&format!("/stats?filter={LOGGED}")).unwrap_or_default();
         let line = page.lines().find_map(|line| line.strip_prefix(LOGGED)?.strip_prefix(": "));
         (line.and_then(|number| number.trim().parse().ok()).unwrap_or(0), 0)
     }

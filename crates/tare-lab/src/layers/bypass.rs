@@ -6,7 +6,7 @@ use tare_bypass::{Bypass, Counts};
 use tare_model::layers::{BypassSpec, LayerFacts};
 use tare_model::samples::{Proof, Sent};
 
-use super::{LayerKind, LayerProof, ProofContext, Stand};
+use super::{HopPosition, LayerKind, LayerProof, ProofContext};
 use crate::lab::server::Server;
 use crate::launch::Launched;
 use crate::launch::hop::Hop;
@@ -40,7 +40,7 @@ impl LayerKind for BypassSpec {
             return Err(Failure::environment("the bypass is not attached"));
         };
         let before = bypass.counts();
-        let sidecars = launched.all_hops().filter(|hop| hop.stand != Stand::Between).count();
+        let sidecars = launched.all_hops().filter(|hop| hop.stand != HopPosition::Between).count();
         Ok(Some(Box::new(BypassProof { name: self.name(), bypass, before, sidecars })))
     }
 }

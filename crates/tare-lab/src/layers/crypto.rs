@@ -63,7 +63,7 @@ impl LayerKind for CryptoSpec {
         let wanted = format!("{VARIABLE}={}", bits(self.crypto));
         let pids = launched.meter().processes();
         let environments: Vec<Environment> =
-            pids.iter().map(|pid| Environment::of(*pid, &wanted)).collect();
+            pids.iter().map(|pid| Environment::read(*pid, &wanted)).collect();
         let library = library_heeds(&wanted);
         Ok(Some(Box::new(CryptoProof { name: self.name(), environments, library })))
     }
@@ -79,7 +79,7 @@ enum Environment {
 }
 
 impl Environment {
-    fn of(pid: u32, wanted: &str) -> Self {
+    fn read(pid: u32, wanted: &str) -> Self {
         let entries = processes::environment(pid);
         match entries.iter().any(|entry| entry == wanted) {
             true => Self::Masked,

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use tare_model::layers::ProxyProgram;
 use tare_model::samples::{Proof, Sent};
 
-use super::proxies::{Passed, TlsTerms, program};
-use super::{LayerProof, Stand};
+use super::proxies::{ProxyCounts, TlsTerms, program};
+use super::{HopPosition, LayerProof};
 use crate::lab::server::Server;
 use crate::launch::certificates;
 use crate::launch::hop::{Hop, Statistics};
@@ -37,7 +37,7 @@ pub struct HopsProof {
 
 /// Reads what one process counted.
 pub trait Counting: Debug {
-    fn passed(&self) -> Option<Passed>;
+    fn passed(&self) -> Option<ProxyCounts>;
 
     /// Whether the query itself is counted.
     fn counts_asking(&self) -> bool {
@@ -59,14 +59,14 @@ pub struct ProgramCounting {
 }
 
 impl ProgramCounting {
-    pub fn of(program: ProxyProgram, is_http: bool, hop: &Hop) -> Box<dyn Counting> {
+    pub fn for_hop(program: ProxyProgram, is_http: bool, hop: &Hop) -> Box<dyn Counting> {
         let statistics = hop.statistics();
         Box::new(Self { program, statistics, is_http })
     }
 }
 
 impl Counting for ProgramCounting {
-    fn passed(&self) -> Option<Passed> {
+    fn passed(&self) -> Option<ProxyCounts> {
         program(self.program).passed(&self.statistics, self.is_http)
     }
 
@@ -78,7 +78,7 @@ impl Counting for ProgramCounting {
 /// One process of the layer, as it was before load.
 #[derive(Debug)]
 struct Process {
-    stand: Stand,
+    stand: HopPosition,
     /// The address under which a server sees it.
     own: IpAddr,
     counting: Box<dyn Counting>,
@@ -90,7 +90,7 @@ struct Process {
 /// Counts by a process and by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
-    passed: Option<Passed>,
+    passed: Option<ProxyCounts>,
     redirected: Option<u64>,
 }
 
@@ -102,12 +102,12 @@ impl HopsProof {
     ) -> Result<Self, Failure> {
         let (processes, wrong, seen) = (Vec::new(), Vec::new(), Vec::new());
         let mut proof = Self { expected, processes, wrong, seen };
-        if let Some(hop) = hops.iter().find(|hop| hop.stand != Stand::BesideClient)
+        if let Some(hop) = hops.iter().find(|hop| hop.stand != HopPosition::BesideClient)
             && let Some(terms) = proof.expected.tls
         {
             let at = if hop.intercepts { hop.to } else { hop.launch_spec.address };
             match &hop.injected {
-                None => proof.look(at, terms)?,
+                None => proof.probe_listener(at, terms)?,
                 Some(sidecar) => {
                     proof.expect_refused(sidecar.serves_strangers(at), "a request in plain text");
                 }
@@ -115,7 +115,7 @@ impl HopsProof {
         }
         for hop in hops {
             // The next hop must refuse plain text.
-            if hop.makes_tls && hop.stand == Stand::Between {
+            if hop.makes_tls && hop.stand == HopPosition::Between {
                 let served = tls_probe::serves_plain_text(hop.to);
                 proof.expect_refused(served, "a request in plain text behind it");
             }
@@ -132,17 +132,17 @@ impl HopsProof {
         Ok(proof)
     }
 
-    pub fn saw(&mut self, text: String) {
+    pub fn add_observation(&mut self, text: String) {
         self.seen.push(text);
     }
 
     /// Probes the listener as an unknown client would.
-    fn look(&mut self, at: SocketAddr, terms: TlsTerms) -> Result<(), Failure> {
+    fn probe_listener(&mut self, at: SocketAddr, terms: TlsTerms) -> Result<(), Failure> {
         self.expect_refused(tls_probe::serves_plain_text(at), "a request in plain text");
         if terms.is_mutual {
             self.expect_refused(tls_probe::serves_unknown(at), "a client without a certificate");
         }
-        let (own, key) = (certificates::of_layer(terms.key)?, terms.key.word());
+        let (own, key) = (certificates::layer_certificate(terms.key)?, terms.key.word());
         match tls_probe::probe(at, own) {
             Err(why) => self.wrong.push(format!("no TLS at {at}: {why}")),
             Ok(seen) if seen.certificate != own.der => {
@@ -186,7 +186,7 @@ impl LayerProof for HopsProof {
             let after = process.counts();
             self.judge(process, after, sent);
         }
-        if let Some(process) = processes.iter().find(|p| p.stand == Stand::BesideServer) {
+        if let Some(process) = processes.iter().find(|p| p.stand == HopPosition::BesideServer) {
             self.judge_peers(&server.peers(), process.own);
         }
         let text = self.wrong.into_iter().chain(self.seen.clone()).collect::<Vec<_>>();
@@ -199,7 +199,7 @@ impl HopsProof {
     /// Compares what one process counted with what was sent.
     fn judge(&mut self, process: &Process, after: Counts, sent: Sent) {
         let who = match process.stand {
-            Stand::Between => "it",
+            HopPosition::Between => "it",
             stand => stand.word(),
         };
         let Some((before, after_passed)) = process.before.passed.zip(after.passed) else {
@@ -225,7 +225,7 @@ impl HopsProof {
                 self.wrong.push(format!("{who} tells of no connection"));
             }
             self.judge_tls(after_passed);
-        } else if process.stand != Stand::BesideClient {
+        } else if process.stand != HopPosition::BesideClient {
             self.judge_tls(passed);
         }
     }
@@ -260,7 +260,7 @@ impl HopsProof {
     }
 
     /// Checks that all accepted connections had a handshake, or none if TLS is not expected.
-    fn judge_tls(&mut self, passed: Passed) {
+    fn judge_tls(&mut self, passed: ProxyCounts) {
         let Some((handshakes, connections)) = passed.handshakes.zip(passed.connections) else {
             return;
         };
@@ -294,7 +294,7 @@ impl HopsProof {
     }
 }
 
-impl Passed {
+impl ProxyCounts {
     /// Returns the increase since `before`, without the query itself.
     fn since(self, before: Self, own: u64) -> Self {
         let added = |now: Option<u64>, then: Option<u64>, own: u64| {
@@ -336,7 +336,7 @@ mod tests {
     struct Silent;
 
     impl Counting for Silent {
-        fn passed(&self) -> Option<Passed> {
+        fn passed(&self) -> Option<ProxyCounts> {
             None
         }
     }
@@ -346,12 +346,12 @@ mod tests {
         let own = namespace.address;
         let counting = Box::new(Silent);
         let before = counts(100, 10, 10, 5);
-        let stand = Stand::BesideServer;
+        let stand = HopPosition::BesideServer;
         Process { stand, own, counting, namespace: Some(namespace), before }
     }
 
     fn counts(requests: u64, connections: u64, handshakes: u64, redirected: u64) -> Counts {
-        let passed = Passed {
+        let passed = ProxyCounts {
             requests: Some(requests),
             connections: Some(connections),
             handshakes: Some(handshakes),

@@ -6,7 +6,7 @@ use tare_model::layers::{GatewaySpec, KeyProvider, LayerFacts};
 use tare_model::samples::{Proof, Sent};
 
 use super::evidence::{Expected, HopsProof, ProgramCounting};
-use super::proxies::{Job, JobTls, TlsTerms, envoy, path};
+use super::proxies::{JobTls, ProxySettings, TlsTerms, envoy, path};
 use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, where_it_runs};
 use crate::lab::server::Server;
 use crate::launch::Launched;
@@ -46,9 +46,11 @@ impl LayerKind for GatewaySpec {
     fn check_machine(&self) -> Result<(), Failure> {
         let program = path(self.gateway)?;
         match self.tls.provider {
-            Some(provider) => {
-                envoy::check_provider(&program, provider, certificates::of_layer(self.tls.key)?)
-            }
+            Some(provider) => envoy::check_provider(
+                &program,
+                provider,
+                certificates::layer_certificate(self.tls.key)?,
+            ),
             None => Ok(()),
         }
     }
@@ -63,7 +65,7 @@ impl LayerKind for GatewaySpec {
         seat: &Seat<'_>,
         to: Upstream,
     ) -> Result<HopPlan, Failure> {
-        let job = Job {
+        let job = ProxySettings {
             threads: self.threads,
             is_http: true,
             is_sidecar: false,
@@ -91,8 +93,9 @@ impl LayerKind for GatewaySpec {
     ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
         let layer = hops.first().map_or_else(|| self.name(), |hop| hop.name.clone());
         let expected = Expected { layer, is_http: true, tls: Some(terms(self)) };
-        let proof =
-            HopsProof::begin(expected, hops, &|hop| ProgramCounting::of(self.gateway, true, hop))?;
+        let proof = HopsProof::begin(expected, hops, &|hop| {
+            ProgramCounting::for_hop(self.gateway, true, hop)
+        })?;
         let provider = self.tls.provider.zip(hops.first().map(|hop| hop.statistics()));
         Ok(Some(match provider {
             None => Box::new(proof),

@@ -7,8 +7,8 @@ use tare_model::layers::{KeyKind, LayerFacts, MeshSpec, TlsVersion};
 use tare_model::plain;
 
 use super::evidence::{Counting, Expected, HopsProof};
-use super::proxies::{Passed, TlsTerms};
-use super::{LayerKind, LayerProof, PodParts, PodSeat, ProofContext, Stand};
+use super::proxies::{ProxyCounts, TlsTerms};
+use super::{HopPosition, LayerKind, LayerProof, PodParts, PodSeat, ProofContext};
 use crate::launch::Launched;
 use crate::launch::hop::Hop;
 use crate::launch::injected::{self, Injected};
@@ -54,7 +54,7 @@ impl LayerKind for MeshSpec {
     }
 
     fn pod_parts(&self, seat: &PodSeat<'_>) -> PodParts {
-        let inject = self.stands().contains(&seat.stand);
+        let inject = self.hop_positions().contains(&seat.stand);
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let mut parts = PodParts::default();
         parts.labels.push(label("sidecar.istio.io/inject", if inject { "true" } else { "false" }));
@@ -66,7 +66,7 @@ impl LayerKind for MeshSpec {
             });
             parts.annotations.push(label("proxy.istio.io/config", &config.to_string()));
         }
-        if seat.stand == Stand::BesideServer {
+        if seat.stand == HopPosition::BesideServer {
             parts.objects = policies(self.is_mutual_tls(), seat);
         }
         parts
@@ -92,8 +92,8 @@ impl LayerKind for MeshSpec {
         })?;
         for hop in hops {
             let Some(sidecar) = &hop.injected else { continue };
-            let what = sidecar.asks("/server_info").as_deref().and_then(program);
-            proof.saw(format!(
+            let what = sidecar.admin_page("/server_info").as_deref().and_then(program);
+            proof.add_observation(format!(
                 "{} is {} ({})",
                 hop.stand.word(),
                 what.as_deref().unwrap_or("a program that does not say its version"),
@@ -135,14 +135,14 @@ fn program(page: &str) -> Option<String> {
 #[derive(Debug)]
 struct SidecarCounting {
     sidecar: Injected,
-    stand: Stand,
+    stand: HopPosition,
     is_mutual: bool,
 }
 
 impl Counting for SidecarCounting {
-    fn passed(&self) -> Option<Passed> {
+    fn passed(&self) -> Option<ProxyCounts> {
         // `usedonly` leaves out statistics that never counted.
-        let page = self.sidecar.asks("/stats?usedonly")?;
+        let page = self.sidecar.admin_page("/stats?usedonly")?;
         page.contains(" 200 OK\r\n").then(|| read(&page, self.stand, self.is_mutual))
     }
 
@@ -156,22 +156,22 @@ impl Counting for SidecarCounting {
 struct Nothing;
 
 impl Counting for Nothing {
-    fn passed(&self) -> Option<Passed> {
+    fn passed(&self) -> Option<ProxyCounts> {
         None
     }
 }
 
 /// Connections and handshakes are counted at the client's sidecar. The server's sidecar also counts
 /// refused strangers, so with mutual TLS its connections are left out.
-fn read(page: &str, stand: Stand, is_mutual: bool) -> Passed {
+fn read(page: &str, stand: HopPosition, is_mutual: bool) -> ProxyCounts {
     let all = || page.lines().filter_map(|line| line.rsplit_once(": "));
     let sum = |start: &str, end: &str| -> u64 {
         let named = all().filter(|(key, _)| key.starts_with(start) && key.ends_with(end));
         named.filter_map(|(_, value)| value.trim().parse::<u64>().ok()).sum()
     };
-    if stand == Stand::BesideClient {
+    if stand == HopPosition::BesideClient {
         let of = |end: &str| Some(sum(OUTBOUND, end));
-        return Passed {
+        return ProxyCounts {
             requests: of(".upstream_rq_total"),
             connections: of(".upstream_cx_total"),
             handshakes: of(".ssl.handshake"),
@@ -180,7 +180,7 @@ fn read(page: &str, stand: Stand, is_mutual: bool) -> Passed {
         };
     }
     let plain = !is_mutual;
-    Passed {
+    ProxyCounts {
         requests: Some(sum(INBOUND, ".upstream_rq_total")),
         connections: plain.then(|| sum(COMING, "downstream_cx_total")),
         handshakes: plain.then(|| sum(COMING, "ssl.handshake")),
@@ -199,22 +199,22 @@ mod tests {
         MeshSpec { mesh: MeshProgram::Istio, inject, mtls, revision: None, threads: 1 }
     }
 
-    fn seat(stand: Stand) -> PodSeat<'static> {
+    fn seat(stand: HopPosition) -> PodSeat<'static> {
         PodSeat { stand, tag: "tare-1-0", namespace: "tare-1", selector: json!({"a": "b"}) }
     }
 
     #[test]
     fn who_asks_for_a_sidecar_gets_one_and_nobody_else() {
         let of = |inject, stand| mesh(inject, None).pod_parts(&seat(stand)).labels[0].1.clone();
-        assert_eq!(of(Side::Both, Stand::BesideClient), "true");
-        assert_eq!(of(Side::Server, Stand::BesideClient), "false");
-        assert_eq!(of(Side::Client, Stand::BesideServer), "false");
+        assert_eq!(of(Side::Both, HopPosition::BesideClient), "true");
+        assert_eq!(of(Side::Server, HopPosition::BesideClient), "false");
+        assert_eq!(of(Side::Client, HopPosition::BesideServer), "false");
     }
 
     #[test]
     fn policies_take_and_send_the_same() {
         let of = |inject, mtls| {
-            let objects = mesh(inject, mtls).pod_parts(&seat(Stand::BesideServer)).objects;
+            let objects = mesh(inject, mtls).pod_parts(&seat(HopPosition::BesideServer)).objects;
             let text = |at: usize, path: &str| objects[at].1.pointer(path).unwrap().to_string();
             (text(0, "/mtls/mode"), text(1, "/trafficPolicy/tls/mode"), text(1, "/host"))
         };
@@ -225,7 +225,9 @@ mod tests {
             let (takes, sends, _) = of(inject, mtls);
             assert_eq!((&*takes, &*sends), ("\"DISABLE\"", "\"DISABLE\""));
         }
-        assert!(mesh(Side::Both, None).pod_parts(&seat(Stand::BesideClient)).objects.is_empty());
+        assert!(
+            mesh(Side::Both, None).pod_parts(&seat(HopPosition::BesideClient)).objects.is_empty()
+        );
     }
 
     #[test]
@@ -238,11 +240,11 @@ mod tests {
             cluster.outbound|80||tare-1-0.tare-1.svc.cluster.local;.ssl.handshake: 4\n\
             listener.0.0.0.0_15006.downstream_cx_total: 5\n\
             listener.0.0.0.0_15001.downstream_cx_total: 9\n";
-        let server = read(page, Stand::BesideServer, false);
+        let server = read(page, HopPosition::BesideServer, false);
         assert_eq!((server.requests, server.connections), (Some(7), Some(5)));
         assert_eq!(server.handshakes, Some(0));
-        assert_eq!(read(page, Stand::BesideServer, true).connections, None);
-        let client = read(page, Stand::BesideClient, true);
+        assert_eq!(read(page, HopPosition::BesideServer, true).connections, None);
+        let client = read(page, HopPosition::BesideClient, true);
         assert_eq!((client.requests, client.connections), (Some(12), Some(4)));
         assert_eq!((client.handshakes, client.resumed), (Some(4), Some(0)));
     }

@@ -15,7 +15,7 @@ use tare_model::layers::{KeyKind, KeyProvider, ProxyProgram, TlsVersion};
 use super::{HopPlan, Seat};
 use crate::launch::certificates;
 use crate::launch::context::{LaunchContext, utf8};
-use crate::launch::hop::{Shows, Statistics, Upstream};
+use crate::launch::hop::{CertificateKind, Statistics, Upstream};
 use crate::launch::spec::LaunchSpec;
 use crate::machine::programs;
 use tare_model::Failure;
@@ -28,13 +28,13 @@ pub trait Program {
     fn names(&self) -> (&'static str, &'static str);
 
     /// The name and the text of its configuration file.
-    fn config(&self, job: &Job, context: &LaunchContext<'_>) -> (&'static str, String);
+    fn config(&self, job: &ProxySettings, context: &LaunchContext<'_>) -> (&'static str, String);
 
-    fn argv(&self, program: &str, config: &str, job: &Job) -> Vec<String>;
+    fn argv(&self, program: &str, config: &str, job: &ProxySettings) -> Vec<String>;
 
     /// Reads what passed so far from its statistics, which include the query itself if
     /// [`Program::counts_asking`] is true.
-    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed>;
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<ProxyCounts>;
 
     fn counts_asking(&self) -> bool {
         false
@@ -43,7 +43,7 @@ pub trait Program {
 
 /// A proxy's counts; `None` where it does not report one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct ProxyCounts {
     pub requests: Option<u64>,
     pub connections: Option<u64>,
     pub handshakes: Option<u64>,
@@ -55,7 +55,7 @@ pub struct Passed {
 
 /// Settings of one proxy.
 #[derive(Debug)]
-pub struct Job {
+pub struct ProxySettings {
     pub threads: u32,
     pub is_http: bool,
     /// Runs in the network namespace of the client or the server, and listens on all addresses
@@ -66,7 +66,7 @@ pub struct Job {
     pub listen: SocketAddr,
     pub to: SocketAddr,
     /// The certificate behind it that clients see, if it forwards bytes unchanged.
-    pub passes_on: Option<Shows>,
+    pub passes_on: Option<CertificateKind>,
     pub statistics: SocketAddr,
     /// Number of connections that it must hold, both sides together.
     pub connections: u32,
@@ -87,7 +87,7 @@ pub struct JobTls {
     pub own: Option<OwnFiles>,
     /// The authority that signs its peer's certificate; `shows` is the peer's kind.
     pub authority: PathBuf,
-    pub shows: Shows,
+    pub shows: CertificateKind,
 }
 
 #[derive(Debug)]
@@ -125,12 +125,12 @@ impl JobTls {
 
     fn without_own(
         terms: TlsTerms,
-        shows: Shows,
+        shows: CertificateKind,
         context: &LaunchContext<'_>,
     ) -> Result<Self, Failure> {
         let (name, authority) = match shows {
-            Shows::Hop => ("authority.pem", certificates::authority()?),
-            Shows::Server => ("server.pem", certificates::of_server()?),
+            CertificateKind::Hop => ("authority.pem", certificates::authority()?),
+            CertificateKind::Server => ("server.pem", certificates::server_certificate()?),
         };
         let authority = context.write(name, authority.cert.as_bytes());
         Ok(Self { terms, shows, provider: None, own: None, authority })
@@ -138,17 +138,17 @@ impl JobTls {
 
     /// TLS between hops, with its own certificate. Writes its files into the context's folder.
     pub fn new(terms: TlsTerms, context: &LaunchContext<'_>) -> Result<Self, Failure> {
-        let own = certificates::of_layer(terms.key)?;
+        let own = certificates::layer_certificate(terms.key)?;
         let files = OwnFiles {
             cert: context.write("cert.pem", own.cert.as_bytes()),
             key: context.write_secret("key.pem", own.key.as_bytes()),
             both: context.write_secret("both.pem", format!("{}{}", own.cert, own.key).as_bytes()),
         };
-        Ok(Self { own: Some(files), ..Self::without_own(terms, Shows::Hop, context)? })
+        Ok(Self { own: Some(files), ..Self::without_own(terms, CertificateKind::Hop, context)? })
     }
 }
 
-impl Job {
+impl ProxySettings {
     /// Returns the address to listen on: any for a sidecar, which is reached by several.
     fn listens_on(&self) -> SocketAddr {
         match self.is_sidecar {
@@ -183,7 +183,7 @@ impl Job {
             tls: self.accepts.is_some(),
             ..context.launch_spec(argv, self.listen, READY_WITHIN)
         };
-        let shows = self.accepts.is_some().then_some(Shows::Hop).or(self.passes_on);
+        let shows = self.accepts.is_some().then_some(CertificateKind::Hop).or(self.passes_on);
         let makes_tls = self.makes.is_some();
         Ok(HopPlan {
             launch_spec,

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use tare_model::layers::{LayerFacts, ProxySpec, Side, Tls, TlsVersion};
 
 use super::evidence::{Expected, HopsProof, ProgramCounting};
-use super::proxies::{Job, JobTls, TlsTerms, path};
-use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand, where_it_runs};
+use super::proxies::{JobTls, ProxySettings, TlsTerms, path};
+use super::{HopPlan, HopPosition, LayerKind, LayerProof, ProofContext, Seat, where_it_runs};
 use crate::launch::Launched;
 use crate::launch::context::{LaunchContext, counted};
 use crate::launch::hop::{Hop, Upstream};
@@ -35,24 +35,24 @@ fn terms(spec: &ProxySpec) -> Option<TlsTerms> {
 fn job(
     spec: &ProxySpec,
     context: &LaunchContext<'_>,
-    stand: Stand,
+    stand: HopPosition,
     to: Upstream,
-) -> Result<Job, Failure> {
+) -> Result<ProxySettings, Failure> {
     let at = |port: u16| SocketAddr::new(context.ip, port);
     let (listen, statistics) = match stand {
-        Stand::Between => (context.address()?, context.status_address()?),
-        Stand::BesideClient => (at(LEAVING_PORT), at(ADMIN_PORT)),
-        Stand::BesideServer => (at(COMING_PORT), at(ADMIN_PORT)),
+        HopPosition::Between => (context.address()?, context.status_address()?),
+        HopPosition::BesideClient => (at(LEAVING_PORT), at(ADMIN_PORT)),
+        HopPosition::BesideServer => (at(COMING_PORT), at(ADMIN_PORT)),
     };
     let own = || terms(spec).map(|terms| JobTls::new(terms, context)).transpose();
     let (accepts, makes) = match (stand, spec.mode.is_http()) {
-        (Stand::BesideServer, _) => (own()?, None),
-        (Stand::BesideClient, _) => (None, own()?),
-        (Stand::Between, true) => (own()?, JobTls::to(to, context)?),
+        (HopPosition::BesideServer, _) => (own()?, None),
+        (HopPosition::BesideClient, _) => (None, own()?),
+        (HopPosition::Between, true) => (own()?, JobTls::to(to, context)?),
         // It forwards whatever its clients and the server speak.
-        (Stand::Between, false) => (None, None),
+        (HopPosition::Between, false) => (None, None),
     };
-    Ok(Job {
+    Ok(ProxySettings {
         threads: spec.threads,
         is_http: spec.mode.is_http(),
         is_sidecar: spec.side.is_some(),
@@ -62,7 +62,7 @@ fn job(
         passes_on: if spec.mode.is_http() { None } else { to.shows },
         statistics,
         connections: context.connections * 2 + 128,
-        source: (stand == Stand::BesideServer).then_some(intercept::SIDECAR),
+        source: (stand == HopPosition::BesideServer).then_some(intercept::SIDECAR),
         accepts,
         makes,
     })
@@ -119,11 +119,11 @@ impl LayerKind for ProxySpec {
         hops: &[&Hop],
         _: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
-        let between = hops.first().filter(|hop| hop.stand == Stand::Between);
+        let between = hops.first().filter(|hop| hop.stand == HopPosition::Between);
         let layer = between.map_or_else(|| self.name(), |hop| hop.name.clone());
         let expected = Expected { layer, is_http: self.mode.is_http(), tls: terms(self) };
         Ok(Some(Box::new(HopsProof::begin(expected, hops, &|hop| {
-            ProgramCounting::of(self.proxy, self.mode.is_http(), hop)
+            ProgramCounting::for_hop(self.proxy, self.mode.is_http(), hop)
         })?)))
     }
 }

@@ -79,12 +79,12 @@ impl Cgroup {
         match self.version {
             Version::V1 => {
                 if let Some(quota) = quota {
-                    let group = self.beside("cpu", journal)?;
+                    let group = self.sibling_for("cpu", journal)?;
                     settings.push((group.join("cpu.cfs_period_us"), PERIOD_US.to_string()));
                     settings.push((group.join("cpu.cfs_quota_us"), quota.to_string()));
                 }
                 if let Some(bytes) = limits.memory_bytes {
-                    let group = self.beside("memory", journal)?;
+                    let group = self.sibling_for("memory", journal)?;
                     settings.push((group.join("memory.limit_in_bytes"), bytes.to_string()));
                 }
             }
@@ -125,7 +125,7 @@ impl Cgroup {
     }
 
     /// Version 1: returns the group of the same name under another controller, created if missing.
-    fn beside(&mut self, controller: &str, journal: &Journal) -> Result<PathBuf, Failure> {
+    fn sibling_for(&mut self, controller: &str, journal: &Journal) -> Result<PathBuf, Failure> {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let name = self.path.file_name().unwrap_or_default().to_owned();
@@ -186,12 +186,12 @@ impl Cgroup {
 
     /// Returns the processes in it and in the groups below it.
     pub fn processes(&self) -> Vec<u32> {
-        processes::of_cgroup(&self.path)
+        processes::in_cgroup(&self.path)
     }
 
     /// Returns the path of a group of this name in every hierarchy: container runtimes create all
     /// of them.
-    pub fn everywhere(&self, name: &str) -> Vec<PathBuf> {
+    pub fn paths_in_all_hierarchies(&self, name: &str) -> Vec<PathBuf> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let lines = mounts.lines().filter_map(|line| line.split_once(" - "));
         let points = lines.filter(|(_, after)| after.starts_with("cgroup"));

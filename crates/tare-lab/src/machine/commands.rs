@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tare_io::process::{Watched, end_with_starter, signal_group};
+use tare_io::process::{PidFd, end_with_starter, signal_group};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 use tare_model::plain;
@@ -52,7 +52,7 @@ pub fn is_stopped() -> bool {
 }
 
 /// Returns how long an operation with this limit may take: less once a stop is requested.
-pub fn patience(limit: DurationNs) -> DurationNs {
+pub fn remaining_time(limit: DurationNs) -> DurationNs {
     let mut stopped = STOPPED.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_stopped() {
         *stopped = None;
@@ -64,15 +64,15 @@ pub fn patience(limit: DurationNs) -> DurationNs {
 }
 
 /// Waits at most `limit`, or less once a stop is requested; returns whether the process ended.
-fn ends_in_time(watched: &Watched, limit: DurationNs) -> bool {
+fn ends_in_time(watched: &PidFd, limit: DurationNs) -> bool {
     let mut until = monotonic_now() + limit;
     let mut is_cut = false;
     loop {
         let now = monotonic_now();
         if !is_cut && is_stopped() {
-            (is_cut, until) = (true, until.min(now + patience(limit)));
+            (is_cut, until) = (true, until.min(now + remaining_time(limit)));
         }
-        if watched.ends_within(until.since(now).min(STOP_CHECK)) {
+        if watched.wait_timeout(until.since(now).min(STOP_CHECK)) {
             return true;
         }
         if monotonic_now() >= until {
@@ -122,7 +122,7 @@ pub fn run_as(mut command: Command, program: &str, limit: DurationNs) -> Outcome
     };
     let out = read(child.stdout.take().map(|out| Box::new(out) as Box<dyn Read + Send>));
     let err = read(child.stderr.take().map(|err| Box::new(err) as Box<dyn Read + Send>));
-    let watched = Watched::new(child.id());
+    let watched = PidFd::new(child.id());
     let ended = watched.is_ok_and(|watched| ends_in_time(&watched, limit));
     if !ended {
         let _ = signal_group(child.id(), libc::SIGKILL);
@@ -167,7 +167,7 @@ const VERSION_PATIENCE: DurationNs = DurationNs::from_secs(10);
 const VERSION_CHARS_MAX: usize = 200;
 
 /// Runs a command; fails if it does not succeed.
-pub fn must(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, Failure> {
+pub fn run_checked(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, Failure> {
     match run(argv, limit) {
         Outcome { worked: true, out, .. } => Ok(out),
         Outcome { said, .. } => Err(Failure::environment(format!("cannot {what}: {said}"))),

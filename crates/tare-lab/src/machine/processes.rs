@@ -20,7 +20,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    pub fn of(pid: u32) -> Option<Self> {
+    pub fn read(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
@@ -56,13 +56,13 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    pub fn of(pid: u32) -> Option<Self> {
-        let Stat { started_ticks, session, .. } = Stat::of(pid)?;
+    pub fn read(pid: u32) -> Option<Self> {
+        let Stat { started_ticks, session, .. } = Stat::read(pid)?;
         Some(Self { pid, started_ticks, session })
     }
 
     /// Returns whether `stat` describes this process, and not a later one with its PID.
-    pub fn is_of(&self, stat: &Stat) -> bool {
+    pub fn matches(&self, stat: &Stat) -> bool {
         stat.started_ticks == self.started_ticks
     }
 }
@@ -74,16 +74,17 @@ pub fn all() -> Vec<u32> {
 }
 
 /// Returns the live processes of a process group.
-pub fn of_group(group: u32) -> Vec<u32> {
-    let alive = |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.group == group && !stat.zombie);
+pub fn in_group(group: u32) -> Vec<u32> {
+    let alive =
+        |pid: &u32| Stat::read(*pid).is_some_and(|stat| stat.group == group && !stat.zombie);
     all().into_iter().filter(alive).collect()
 }
 
 /// Returns the processes in a control group and in the groups below it.
-pub fn of_cgroup(path: &Path) -> Vec<u32> {
+pub fn in_cgroup(path: &Path) -> Vec<u32> {
     let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
     let mut all: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    all.extend(groups_below(path).iter().flat_map(|below| of_cgroup(below)));
+    all.extend(groups_below(path).iter().flat_map(|below| in_cgroup(below)));
     all
 }
 
@@ -95,7 +96,7 @@ pub fn groups_below(path: &Path) -> Vec<PathBuf> {
 
 /// Returns the children of all threads of a process, zombies included.
 pub fn children(pid: u32) -> Vec<u32> {
-    all().into_iter().filter(|child| Stat::of(*child).is_some_and(|s| s.parent == pid)).collect()
+    all().into_iter().filter(|child| Stat::read(*child).is_some_and(|s| s.parent == pid)).collect()
 }
 
 /// Returns `pid` and its descendants, as far as main threads started them.
@@ -163,7 +164,7 @@ mod tests {
         };
         assert_eq!(Stat::parse(text), Some(expected));
         assert_eq!(Stat::parse("nonsense"), None);
-        assert!(Stat::of(std::process::id()).is_some());
+        assert!(Stat::read(std::process::id()).is_some());
         assert!(rss_bytes(std::process::id()).unwrap() > 100_000);
     }
 }

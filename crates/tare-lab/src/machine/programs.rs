@@ -32,8 +32,9 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
         }
     }
     // Root skips folders that others can write to, even if the program is there.
-    let there =
-        |name: &&str| owned::passed_over().iter().find(|(folder, _)| folder.join(name).is_file());
+    let there = |name: &&str| {
+        owned::removed_from_path().iter().find(|(folder, _)| folder.join(name).is_file())
+    };
     match names.iter().find_map(|name| there(name).map(|found| (name, found))) {
         None => Ok(None),
         Some((name, (folder, why))) => {

@@ -37,7 +37,7 @@ impl Group {
     }
 
     fn look() -> Option<Self> {
-        let found = at(Path::new(OWN), Path::new(""))?;
+        let found = open_group(Path::new(OWN), Path::new(""))?;
         // A machine's root group has this file too; a container's lists exactly the processes seen
         // here.
         let folder = found.cpu.parent()?;
@@ -62,13 +62,13 @@ impl Group {
         if let Some(container) = container {
             found = child(&found, container)?;
         }
-        at(root, found.strip_prefix(top).ok()?)
+        open_group(root, found.strip_prefix(top).ok()?)
     }
 
     fn counters(&self) -> Option<Counters> {
         let server = if self.is_v1 { self.read_v1() } else { self.read_v2() };
         let own = if self.holds_us { own_cpu_time() } else { DurationNs::ZERO };
-        server.map(|used| less(used, own.as_ns()))
+        server.map(|used| subtract_cpu(used, own.as_ns()))
     }
 
     fn read_v1(&self) -> Option<Counters> {
@@ -136,7 +136,7 @@ const DEPTH_MAX: u32 = 6;
 const FOLDERS_MAX: u32 = 50_000;
 
 /// Opens the group of that name below the hierarchies at `root`.
-fn at(root: &Path, name: &Path) -> Option<Group> {
+fn open_group(root: &Path, name: &Path) -> Option<Group> {
     let v1 = ACCOUNTING.iter().find_map(|hierarchy| {
         let cpu = root.join(hierarchy).join(name).join("cpuacct.usage");
         let memory = root.join("memory").join(name).join("memory.stat");
@@ -199,7 +199,7 @@ fn value(text: &str, key: &str) -> Option<u64> {
 }
 
 /// Subtracts the time that one of its processes used, in proportion to user and system.
-fn less(used: Counters, ns: u64) -> Counters {
+fn subtract_cpu(used: Counters, ns: u64) -> Counters {
     let share = ns as f64 / used.cpu_ns().max(1) as f64;
     let part = |of: u64| of.saturating_sub((of as f64 * share) as u64);
     used.with(Counter::Cpu, used.cpu_ns().saturating_sub(ns))
@@ -236,7 +236,7 @@ mod tests {
     fn what_the_agent_itself_used_is_taken_out() {
         let counts = [(Counter::Cpu, 100), (Counter::User, 60), (Counter::System, 40)];
         let used = counts.iter().fold(Counters::default(), |all, (c, n)| all.with(*c, *n));
-        let left = less(used, 50);
+        let left = subtract_cpu(used, 50);
         assert_eq!(counts.map(|(counter, _)| left[counter]), [50, 30, 20].map(Some));
     }
 }

@@ -13,7 +13,7 @@ use crate::lab::site::{Site, ask_all};
 use crate::meters::probe::{Probe, ProcessFiles};
 use crate::meters::probes::{Link, Softirq};
 use crate::meters::{self, Quiet, Reading};
-use crate::world::{Meter, Used};
+use crate::world::{LaunchUsage, Meter};
 use tare_model::Failure;
 
 /// A site and the target that it meters.
@@ -52,7 +52,7 @@ pub struct Metering {
 impl Metering {
     /// Adds a part behind all others and opens its counters.
     #[must_use]
-    pub fn and(mut self, told: LaunchPart, source: &MeterSource) -> Self {
+    pub fn with_part(mut self, told: LaunchPart, source: &MeterSource) -> Self {
         let attached = source.site.ask(Attach { target: source.target.clone() }).ok();
         let meter = attached.map(|meter| (source.site.clone(), meter));
         self.parts.push(Part { told, meter });
@@ -82,7 +82,7 @@ impl Metering {
         self.parts.iter().flat_map(processes_here).collect()
     }
 
-    fn usage(&self, all: &[meters::Used]) -> Option<Usage> {
+    fn usage(&self, all: &[meters::MeterReading]) -> Option<Usage> {
         let nobody = ProcessFiles::default();
         let shared = self.shared.iter().map(|probe| probe.read(&nobody.look()));
         let shared = shared.fold(Counters::default(), Counters::or);
@@ -101,16 +101,16 @@ fn processes_here(part: &Part) -> Vec<u32> {
 }
 
 impl Meter for Metering {
-    fn used(&self) -> Used {
+    fn used(&self) -> LaunchUsage {
         let ask = |part: &Part| {
             let (site, meter) = part.meter.as_ref()?;
-            site.ask(Read { meter: *meter }).ok().map(meters::Used::bounded)
+            site.ask(Read { meter: *meter }).ok().map(meters::MeterReading::bounded)
         };
-        let all: Option<Vec<meters::Used>> = self.parts.iter().map(ask).collect();
+        let all: Option<Vec<meters::MeterReading>> = self.parts.iter().map(ask).collect();
         let all = all.unwrap_or_default();
         let usage = self.usage(&all);
         let threads = threads_of(&all, |used| &used.threads);
-        Used { usage, threads }
+        LaunchUsage { usage, threads }
     }
 
     fn parts(&self) -> Vec<LaunchPart> {
@@ -189,13 +189,13 @@ pub fn sample(
             row_of(site, *meter)
         });
         let of_parts: Option<Vec<&Vec<Reading>>> = of_parts.collect();
-        of_parts.map_or_else(Vec::new, |rows| together(&rows))
+        of_parts.map_or_else(Vec::new, |rows| sum_rows(&rows))
     });
     Ok(all.collect())
 }
 
 /// Sums the readings of the parts, which were taken at the same instants.
-fn together(rows: &[&Vec<Reading>]) -> Vec<Reading> {
+fn sum_rows(rows: &[&Vec<Reading>]) -> Vec<Reading> {
     let n = rows.iter().map(|row| row.len()).min().unwrap_or(0);
     let at = |index: usize| {
         let all: Vec<&Reading> = rows.iter().map(|row| &row[index]).collect();

@@ -51,7 +51,7 @@ pub struct ProcessFiles {
 }
 
 impl ProcessFiles {
-    pub fn of(pids: Vec<u32>) -> Self {
+    pub fn new(pids: Vec<u32>) -> Self {
         let schedstats = pids.iter().flat_map(|pid| processes::schedstats(*pid));
         let stats = pids.iter().map(|pid| format!("/proc/{pid}/stat"));
         Self {

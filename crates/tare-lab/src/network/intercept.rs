@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tare_io::DurationNs;
 
-use crate::machine::commands::{must, run};
+use crate::machine::commands::{run, run_checked};
 use crate::machine::programs;
 use tare_model::Failure;
 
@@ -21,8 +21,8 @@ pub struct Namespace {
 /// at one in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    Leaving,
-    Coming,
+    Outbound,
+    Inbound,
 }
 
 /// The address from which a server's sidecar connects, as in Istio; the server's peers show it.
@@ -83,7 +83,7 @@ impl Namespace {
         std::fs::write(&path, text).map_err(|e| Failure::file("write", &path, e))?;
         let path = path.display().to_string();
         let argv = ["ip", "netns", "exec", &self.name, "iptables-restore", "-w", "5", &path];
-        must(&argv, TIMEOUT, "send connections through a sidecar").map(drop)
+        run_checked(&argv, TIMEOUT, "send connections through a sidecar").map(drop)
     }
 
     /// Counts the connections that its rules redirected.
@@ -96,8 +96,8 @@ impl Namespace {
 
 fn rules(direction: Direction, to: SocketAddr, port: u16, group: u32) -> String {
     let (chain, whose) = match direction {
-        Direction::Leaving => ("OUTPUT", format!(" -m owner ! --gid-owner {group}")),
-        Direction::Coming => ("PREROUTING", String::new()),
+        Direction::Outbound => ("OUTPUT", format!(" -m owner ! --gid-owner {group}")),
+        Direction::Inbound => ("PREROUTING", String::new()),
     };
     format!(
         "*nat\n:PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn rules_name_one_address_and_leave_the_sidecars_own_alone() {
         let to = "10.213.0.2:20000".parse().unwrap();
-        let leaving = rules(Direction::Leaving, to, 15_001, 65_534);
+        let leaving = rules(Direction::Outbound, to, 15_001, 65_534);
         assert!(
             leaving.contains(
                 "-A OUTPUT -d 10.213.0.2/32 -p tcp -m tcp --dport 20000 -m owner ! --gid-owner \
@@ -132,7 +132,7 @@ mod tests {
             ),
             "{leaving}"
         );
-        let coming = rules(Direction::Coming, to, 15_006, 65_534);
+        let coming = rules(Direction::Inbound, to, 15_006, 65_534);
         assert!(coming.contains("-A PREROUTING -d 10.213.0.2/32") && !coming.contains("owner"));
     }
 

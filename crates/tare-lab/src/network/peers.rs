@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Counts the established connections to a local port, by peer.
-pub fn of_port(port: u16) -> BTreeMap<IpAddr, u64> {
+pub fn connected_to(port: u16) -> BTreeMap<IpAddr, u64> {
     let mut found = BTreeMap::new();
     for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = fs::read_to_string(path).unwrap_or_default();

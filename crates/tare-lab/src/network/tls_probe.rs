@@ -88,7 +88,7 @@ fn config(own: Option<&Certified>) -> Result<ClientConfig, String> {
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone(provider)));
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)));
     let Some(own) = own else { return Ok(builder.with_no_client_auth()) };
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).map_err(|e| e.to_string())?;
     let chain = vec![CertificateDer::from(own.der.clone())];
@@ -120,9 +120,9 @@ fn ask(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Answer, String
 
 /// Accepts any certificate: the caller compares it with the one that tare made.
 #[derive(Debug)]
-struct Anyone(Arc<rustls::crypto::CryptoProvider>);
+struct AcceptAnyCertificate(Arc<rustls::crypto::CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -8,14 +8,14 @@ use tare_io::DurationNs;
 use tare_model::places::{ContainerSpec, ENGINES, Kernel, PlaceFacts};
 use tare_model::samples::Proof;
 
-use super::oci::{CAPABILITIES, Seen as _};
+use super::oci::{CAPABILITIES, KernelCheck as _};
 use super::{
-    Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, agent_file, once_running, proof,
-    runtime,
+    LabResources, Place, PlaceContext, PlaceKind, RUNNING, SystemIdentity, agent_file, proof,
+    runtime, wait_until_running,
 };
 use crate::agent::Agent;
 use crate::journal::resources;
-use crate::machine::commands::{self, must, run};
+use crate::machine::commands::{self, run, run_checked};
 use crate::machine::programs;
 use tare_model::Failure;
 
@@ -69,7 +69,7 @@ impl PlaceKind for ContainerSpec {
         Ok(format!("yes: {version}{with}"))
     }
 
-    fn to_wait_for(&self) -> Option<&'static str> {
+    fn slow_step(&self) -> Option<&'static str> {
         Some("containers start")
     }
 
@@ -214,7 +214,7 @@ impl Place for Container {
         let manager = run(&[&self.program, "info", "--format", key], TIMEOUT).out;
         self.groups_are_ours = manager.trim() == "cgroupfs";
         if let Some(cgroup) = self.context.cgroup.as_ref().filter(|_| self.starts == 1) {
-            for path in cgroup.everywhere(&cgroup.name) {
+            for path in cgroup.paths_in_all_hierarchies(&cgroup.name) {
                 if !path.exists() {
                     resources.journal.record_before_create(resources::Cgroup(path))?;
                 }
@@ -228,9 +228,9 @@ impl Place for Container {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::probe());
+        let (hello, here) = (&agent.hello, SystemIdentity::probe());
         let mut wrong = Vec::new();
-        let state = once_running(|| self.inspect("{{.State.Status}}"));
+        let state = wait_until_running(|| self.inspect("{{.State.Status}}"));
         if state != RUNNING {
             wrong.push(format!("{} says '{state}' of it", self.spec.engine));
         }
@@ -249,7 +249,7 @@ impl Place for Container {
         if given.is_empty() {
             wrong.push(format!("{} does not say by which runtime it runs", self.spec.engine));
         }
-        wrong.extend(Kernel::of(&given).complain(hello, &here));
+        wrong.extend(Kernel::from_runtime_name(&given).mismatch(hello, &here));
         let seen = format!(
             "container {} is {state} by {given}, image {}, kernel {}, address {}",
             self.container(),
@@ -268,7 +268,7 @@ impl Place for Container {
             let argv = [self.program.as_str(), "rm", "--force", "--time", "0", &name];
             let plain = [self.program.as_str(), "rm", "--force", &name];
             let argv = if self.spec.engine == "podman" { &argv[..] } else { &plain };
-            let _ = must(argv, TIMEOUT, "remove a container");
+            let _ = run_checked(argv, TIMEOUT, "remove a container");
         }
     }
 
@@ -290,6 +290,6 @@ impl Place for Container {
 
     fn has_our_cpus(&self) -> bool {
         let runtime = self.spec.runtime.as_deref().unwrap_or_default();
-        Kernel::of(runtime) != Kernel::Machine
+        Kernel::from_runtime_name(runtime) != Kernel::Machine
     }
 }

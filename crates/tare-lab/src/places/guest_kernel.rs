@@ -10,7 +10,7 @@ use tare_io::time::monotonic_now;
 
 use crate::journal::Journal;
 use crate::journal::temporary;
-use crate::machine::commands::{is_stopped, must, run};
+use crate::machine::commands::{is_stopped, run, run_checked};
 use crate::machine::programs;
 use tare_model::Failure;
 
@@ -66,7 +66,7 @@ impl GuestKernel {
     }
 
     /// The distribution's kernel, if it was unpacked before.
-    pub fn kept() -> Option<Self> {
+    pub fn cached() -> Option<Self> {
         // Check the owner: anyone who can write there decides what is booted.
         let folder = owned::check(&folder()?).ok()?;
         let release = release_in(&folder)?;
@@ -77,7 +77,7 @@ impl GuestKernel {
 
     /// The distribution's kernel, downloaded and unpacked once; a lock makes other runs wait.
     pub fn provide(journal: &Journal) -> Result<Self, Failure> {
-        if let Some(kept) = Self::kept() {
+        if let Some(kept) = Self::cached() {
             return Ok(kept);
         }
         let folder = folder().ok_or_else(|| {
@@ -96,7 +96,7 @@ impl GuestKernel {
         let lock =
             fs::File::create(&lock_path).map_err(|e| Failure::file("make", &lock_path, e))?;
         wait_for(&lock)?;
-        if let Some(kept) = Self::kept() {
+        if let Some(kept) = Self::cached() {
             return Ok(kept);
         }
         let making = temporary::folder_in(parent, journal)?;
@@ -104,7 +104,7 @@ impl GuestKernel {
         owned::remove_tree(&folder)
             .map_err(|error| Failure::environment(format!("cannot replace a kernel: {error}")))?;
         fs::rename(&making, &folder).map_err(|e| Failure::file("keep", &folder, e))?;
-        Self::kept().ok_or_else(|| {
+        Self::cached().ok_or_else(|| {
             let text = format!("{PACKAGE} holds no kernel: give one (vm = {{ kernel = \"…\" }})");
             Failure::environment(text)
         })
@@ -112,7 +112,7 @@ impl GuestKernel {
 
     fn unpack(making: &Path) -> Result<(), Failure> {
         let depends =
-            must(&["apt-cache", "depends", PACKAGE], TIMEOUT, &format!("find {PACKAGE}"))?;
+            run_checked(&["apt-cache", "depends", PACKAGE], TIMEOUT, &format!("find {PACKAGE}"))?;
         let name =
             depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
         let name = format!("linux-image-{}", name.unwrap_or("cloud-amd64").trim());
@@ -120,9 +120,9 @@ impl GuestKernel {
                       rm -f ./*.deb && chmod -R u+w .";
         let making_text = making.display().to_string();
         let argv = ["sh", "-c", script, &making_text, &name];
-        must(&argv, DOWNLOAD_WITHIN, &format!("download {name} for virtual machines"))?;
+        run_checked(&argv, DOWNLOAD_WITHIN, &format!("download {name} for virtual machines"))?;
         let release = release_in(making).unwrap_or_default();
-        must(
+        run_checked(
             &["depmod", "-b", &making_text, &release],
             TIMEOUT,
             "index the kernel's modules (Debian: apt-get install kmod)",
@@ -165,7 +165,7 @@ const READY: &str = "tare-ready";
 
 /// Checks that the distribution's kernel is present or can be downloaded.
 pub fn can_provide() -> Result<(), Failure> {
-    if GuestKernel::kept().is_some() {
+    if GuestKernel::cached().is_some() {
         return Ok(());
     }
     for program in ["apt-get", "dpkg-deb"] {

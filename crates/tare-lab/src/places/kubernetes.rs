@@ -25,17 +25,17 @@ use tare_model::places::{Kernel, KubernetesSpec, PlaceFacts};
 use tare_model::plain;
 use tare_model::samples::Proof;
 
-use super::oci::Seen as _;
-use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof};
+use super::oci::KernelCheck as _;
+use super::{LabResources, Place, PlaceContext, PlaceKind, SystemIdentity, agent_file, proof};
 use crate::agent::Agent;
 use crate::lab::site::Site;
 use crate::launch::Entry;
 use crate::launch::context::Ports;
 use crate::launch::injected::Injected;
-use crate::layers::{self, ClientAddresses, LayerProof, PodParts, PodSeat, Stand};
+use crate::layers::{self, ClientAddresses, HopPosition, LayerProof, PodParts, PodSeat};
 use crate::meters::metering::MeterSource;
-use ground::{Clusters, Ground, PLACE};
-use node_meter::{NodeMeter, Wanted};
+use ground::{ClusterNamespace, Clusters, PLACE};
+use node_meter::{MeterContext, NodeMeter};
 use path::{Path, PathProof, Spot};
 use pod::{AGENT, FOLDER, PodOrder};
 use reach::{HELLO_WITHIN, LOOK, copy_agent, exec, wait};
@@ -72,7 +72,7 @@ impl PlaceKind for KubernetesSpec {
         Ok(format!("yes: Kubernetes {version} at {}", cluster.server))
     }
 
-    fn to_wait_for(&self) -> Option<&'static str> {
+    fn slow_step(&self) -> Option<&'static str> {
         Some("pods start")
     }
 
@@ -88,7 +88,7 @@ impl PlaceKind for KubernetesSpec {
             spot: Spot::default(),
             path: None,
             kernel: Kernel::Unknown,
-            node: Here::default(),
+            node: SystemIdentity::default(),
             hash: String::new(),
             meter: None,
             sidecar: None,
@@ -100,7 +100,7 @@ impl PlaceKind for KubernetesSpec {
 
 /// Describes the kernel that a runtime provides.
 fn oci_kernel(handler: &str) -> &'static str {
-    match Kernel::of(handler) {
+    match Kernel::from_runtime_name(handler) {
         Kernel::Shared => "its node's kernel",
         Kernel::Gvisor => "gVisor's kernel",
         Kernel::Machine => "a virtual machine's kernel",
@@ -109,7 +109,7 @@ fn oci_kernel(handler: &str) -> &'static str {
 }
 
 /// Whether the cluster of the current context answers.
-pub fn here() -> Result<String, Failure> {
+pub fn check_current_context() -> Result<String, Failure> {
     agent_file::find()?;
     let cluster = ground::connect(None)?.impatient();
     let version = cluster.version().map_err(ground::kube)?;
@@ -127,7 +127,7 @@ fn manifest(path: &std::path::Path) -> Result<Value, Failure> {
 pub struct Pod {
     spec: KubernetesSpec,
     context: PlaceContext,
-    ground: Option<Arc<Ground>>,
+    ground: Option<Arc<ClusterNamespace>>,
     manifest: Option<Value>,
     service: Option<Value>,
     /// The servers' port, if it must be known before they start.
@@ -137,7 +137,7 @@ pub struct Pod {
     path: Option<Path>,
     /// The kind of kernel that its runtime class provides.
     kernel: Kernel,
-    node: Here,
+    node: SystemIdentity,
     /// SHA-256 of the agent's program.
     hash: String,
     meter: Option<Arc<NodeMeter>>,
@@ -169,7 +169,7 @@ impl Pod {
     }
 
     /// Creates the objects that its successive pods share, once.
-    fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<Ground>, Failure> {
+    fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<ClusterNamespace>, Failure> {
         if let Some(ground) = &self.ground {
             return Ok(ground.clone());
         }
@@ -185,7 +185,7 @@ impl Pod {
         if let Some(class) = &self.spec.runtime_class {
             let found = ground.cluster.read(Kind::RuntimeClass, "", class).map_err(ground::kube)?;
             let handler = found.as_ref().and_then(|class| class["handler"].as_str());
-            self.kernel = Kernel::of(handler.unwrap_or(class));
+            self.kernel = Kernel::from_runtime_name(handler.unwrap_or(class));
         }
         self.hash = agent_file::hash(&agent_file::find()?)?;
         self.ground = Some(ground.clone());
@@ -193,9 +193,10 @@ impl Pod {
     }
 
     /// Returns what the variant's layers add to its pod.
-    fn parts(&self, ground: &Ground) -> PodParts {
+    fn parts(&self, ground: &ClusterNamespace) -> PodParts {
         let server = self.context.server_tag.as_deref();
-        let stand = if server.is_some() { Stand::BesideClient } else { Stand::BesideServer };
+        let stand =
+            if server.is_some() { HopPosition::BesideClient } else { HopPosition::BesideServer };
         let seat = PodSeat {
             stand,
             tag: server.unwrap_or(&self.context.tag),
@@ -211,9 +212,13 @@ impl Pod {
     }
 
     /// Creates its pod.
-    fn ask(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), Failure> {
+    fn create_pod(
+        &mut self,
+        ground: &ClusterNamespace,
+        resources: &LabResources<'_>,
+    ) -> Result<(), Failure> {
         self.starts += 1;
-        resources.clusters.is_asked_for(&self.context.tag);
+        resources.clusters.forget_node(&self.context.tag);
         if self.service.is_none() {
             // The previous pod may still be terminating on the same node.
             self.port = Ports::InTurn.next(Ipv4Addr::LOCALHOST.into())?;
@@ -257,7 +262,11 @@ impl Pod {
     }
 
     /// Waits until its pod runs, and records where.
-    fn settle(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), Failure> {
+    fn settle(
+        &mut self,
+        ground: &ClusterNamespace,
+        resources: &LabResources<'_>,
+    ) -> Result<(), Failure> {
         self.begun = false;
         let within = self.spec.start_within()?;
         let pod = wait(ground, &self.name(), &self.container(), within, resources.halt.flag())
@@ -269,11 +278,13 @@ impl Pod {
             node_ip: ip(&pod["status"]["hostIP"]),
             pod_ip: ip(&pod["status"]["podIP"]),
         };
-        resources.clusters.is_on(&self.context.tag, &self.spot.node);
+        resources.clusters.set_node(&self.context.tag, &self.spot.node);
         let node = ground.cluster.read(Kind::Node, "", &self.spot.node).map_err(ground::kube)?;
         let info = node.as_ref().map_or(&Value::Null, |node| &node["status"]["nodeInfo"]);
-        self.node =
-            Here { kernel_release: text(&info["kernelVersion"]), boot_id: text(&info["bootID"]) };
+        self.node = SystemIdentity {
+            kernel_release: text(&info["kernelVersion"]),
+            boot_id: text(&info["bootID"]),
+        };
         let (spec, service) = (&self.spec, self.service.as_ref());
         self.path = path::path(spec, ground, service, &self.spot, self.port)?;
         if self.spec.via.is_front() {
@@ -299,7 +310,7 @@ impl Pod {
     /// Waits for the cluster's proxy, and meters its pods if the cluster names them.
     fn path_through_front(
         &self,
-        ground: &Ground,
+        ground: &ClusterNamespace,
         resources: &LabResources<'_>,
     ) -> Result<Path, Failure> {
         let (spec, tag) = (&self.spec, &self.context.tag);
@@ -321,14 +332,14 @@ impl Pod {
 
     fn node_meter(
         &self,
-        ground: &Ground,
+        ground: &ClusterNamespace,
         resources: &LabResources<'_>,
         node: &str,
         uid: &str,
         container: Option<&str>,
     ) -> Result<Arc<NodeMeter>, Failure> {
         let start = |argv: &[String]| self.context.start_agent(argv, HELLO_WITHIN, resources.halt);
-        let wanted = Wanted {
+        let wanted = MeterContext {
             who: &self.context.who,
             tag: &self.context.tag,
             clusters: resources.clusters,
@@ -336,7 +347,7 @@ impl Pod {
             stop: resources.halt.flag(),
             start_agent: &start,
         };
-        NodeMeter::of(&wanted, ground, node, uid, container)
+        NodeMeter::attach(&wanted, ground, node, uid, container)
     }
 
     fn wants_node_meter(&self) -> bool {
@@ -348,7 +359,7 @@ impl Pod {
     /// Starts the agent in its pod, and checks its hash.
     fn start_agent(
         &self,
-        ground: &Arc<Ground>,
+        ground: &Arc<ClusterNamespace>,
         resources: &LabResources<'_>,
     ) -> Result<Agent, Failure> {
         let name = self.name();
@@ -361,7 +372,7 @@ impl Pod {
             )));
         }
         let ground = ground.clone();
-        agent.tell_fate(Box::new(move || fate::of(&ground, &name)));
+        agent.set_fate_lookup(Box::new(move || fate::describe_loss(&ground, &name)));
         Ok(agent)
     }
 }
@@ -386,13 +397,13 @@ impl Place for Pod {
             // Its server's node is not known yet; `start` creates the pod.
             return Ok(());
         }
-        self.ask(&ground, resources)
+        self.create_pod(&ground, resources)
     }
 
     fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure> {
         let ground = self.prepare(resources)?;
         if !self.begun {
-            self.ask(&ground, resources)?;
+            self.create_pod(&ground, resources)?;
         }
         self.settle(&ground, resources)?;
         if self.spec.agent_image.is_none() {
@@ -431,7 +442,7 @@ impl Place for Pod {
             None => Kernel::Unknown,
             Some(_) => self.kernel,
         };
-        wrong.extend(kernel.complain(hello, &self.node));
+        wrong.extend(kernel.mismatch(hello, &self.node));
         let shares =
             hello.boot_id == self.node.boot_id && hello.kernel_release == self.node.kernel_release;
         let whose = if shares { "its node's kernel" } else { "a kernel of its own" };
@@ -515,7 +526,7 @@ impl Place for Pod {
 
     /// True if its node is this machine, and it runs on the node's own kernel.
     fn has_our_cpus(&self) -> bool {
-        let here = Here::probe();
+        let here = SystemIdentity::probe();
         self.node == here && !matches!(self.kernel, Kernel::Gvisor | Kernel::Machine)
     }
 }

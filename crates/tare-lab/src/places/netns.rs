@@ -8,7 +8,8 @@ use tare_model::samples::Proof;
 
 use super::network::{Network, Shape};
 use super::{
-    Here, LabResources, Place, PlaceContext, PlaceKind, Restarts, agent_file, own_namespace, proof,
+    LabResources, Place, PlaceContext, PlaceKind, Restarts, SystemIdentity, agent_file,
+    own_namespace, proof,
 };
 use crate::agent::Agent;
 use crate::machine::programs;
@@ -54,7 +55,7 @@ impl Place for Netns {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::probe());
+        let (hello, here) = (&agent.hello, SystemIdentity::probe());
         let mut wrong = Vec::new();
         if hello.namespaces.get("net") == own_namespace("net").as_ref() {
             wrong.push("it is in this machine's own network namespace".to_owned());

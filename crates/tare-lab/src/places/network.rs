@@ -11,7 +11,7 @@ use tare_io::DurationNs;
 
 use crate::journal::Journal;
 use crate::journal::resources::{BlockedRange, Link, NetworkNamespace};
-use crate::machine::commands::{must, run};
+use crate::machine::commands::{run, run_checked};
 use tare_model::Failure;
 
 #[derive(Debug)]
@@ -105,10 +105,14 @@ impl Network {
             mac: self.mac(1, 0),
         })?;
         let blocked = ["ip", "route", "add", "unreachable", &range, "metric", BLOCKED_METRIC];
-        must(&blocked, TIMEOUT, "keep a range of addresses to this machine")?;
+        run_checked(&blocked, TIMEOUT, "keep a range of addresses to this machine")?;
         let own = format!("{}/{PREFIX_BITS}", self.range.address(1));
-        must(&["ip", "addr", "add", &own, "dev", &bridge], TIMEOUT, "give the bridge an address")?;
-        must(&["ip", "link", "set", &bridge, "up"], TIMEOUT, "start the bridge")?;
+        run_checked(
+            &["ip", "addr", "add", &own, "dev", &bridge],
+            TIMEOUT,
+            "give the bridge an address",
+        )?;
+        run_checked(&["ip", "link", "set", &bridge, "up"], TIMEOUT, "start the bridge")?;
         // Traffic of places is never forwarded, even if this machine is a router.
         for (family, key, value) in [("ipv4", "forwarding", "0"), ("ipv6", "disable_ipv6", "1")] {
             let path = format!("/proc/sys/net/{family}/conf/{bridge}/{key}");
@@ -175,7 +179,7 @@ impl Network {
             journal.record_before_create(Link { name: link.clone(), mac: mac.clone() })?;
         }
         let what = "make a network namespace";
-        let ip = |argv: &[&str]| must(argv, TIMEOUT, what).map(drop);
+        let ip = |argv: &[&str]| run_checked(argv, TIMEOUT, what).map(drop);
         ip(&["ip", "netns", "add", name])?;
         ip(&[
             "ip", "link", "add", &link, "address", &mac, "type", "veth", "peer", "name", "eth0",
@@ -249,7 +253,7 @@ pub const PLACES_MAX: usize = 250;
 /// Identifies this process uniquely: pids are reused.
 fn owner() -> [u8; 3] {
     let pid = std::process::id();
-    let started = crate::machine::processes::Stat::of(pid).map_or(0, |stat| stat.started_ticks);
+    let started = crate::machine::processes::Stat::read(pid).map_or(0, |stat| stat.started_ticks);
     let random = tare_io::Random::stream(started, "owner", u64::from(pid)).next_u64();
     let [a, b, c, ..] = random.to_le_bytes();
     [a, b, c]

@@ -11,13 +11,13 @@ use tare_model::samples::Proof;
 use super::network::{Network, Shape};
 use super::root::{AGENT, Root};
 use super::{
-    Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, Restarts, agent_file,
-    once_running, own_namespace, proof, runtime,
+    LabResources, Place, PlaceContext, PlaceKind, RUNNING, Restarts, SystemIdentity, agent_file,
+    own_namespace, proof, runtime, wait_until_running,
 };
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
 use crate::journal::resources;
-use crate::machine::commands::{self, must, run};
+use crate::machine::commands::{self, run, run_checked};
 use crate::machine::programs;
 use crate::network::intercept::Namespace;
 use tare_model::Failure;
@@ -33,14 +33,14 @@ const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 /// Checks and describes the kernel that an agent saw.
-pub(in crate::places) trait Seen {
-    fn complain(self, hello: &Hello, here: &Here) -> Option<String>;
+pub(in crate::places) trait KernelCheck {
+    fn mismatch(self, hello: &Hello, here: &SystemIdentity) -> Option<String>;
     fn words(self, is_ours: bool) -> &'static str;
 }
 
-impl Seen for Kernel {
+impl KernelCheck for Kernel {
     /// Returns why the kernel that an agent saw is not the expected one.
-    fn complain(self, hello: &Hello, here: &Here) -> Option<String> {
+    fn mismatch(self, hello: &Hello, here: &SystemIdentity) -> Option<String> {
         let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
         let gvisor = hello.kernel.contains("gvisor") || hello.kernel_release.contains("gvisor");
         let seen = &hello.kernel_release;
@@ -155,7 +155,7 @@ fn program(spec: &OciSpec) -> Result<PathBuf, Failure> {
 }
 
 fn kernel(spec: &OciSpec) -> Kernel {
-    Kernel::of(&spec.name())
+    Kernel::from_runtime_name(&spec.name())
 }
 
 /// The runtime's own flags.
@@ -236,7 +236,7 @@ impl Oci {
         }
         // Runtimes create control groups of this name in every hierarchy.
         if let Some(cgroup) = &self.context.cgroup {
-            for path in cgroup.everywhere(&cgroup.name) {
+            for path in cgroup.paths_in_all_hierarchies(&cgroup.name) {
                 if !path.exists() {
                     resources.journal.record_before_create(resources::Cgroup(path))?;
                 }
@@ -362,10 +362,10 @@ impl Place for Oci {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::probe());
+        let (hello, here) = (&agent.hello, SystemIdentity::probe());
         let mut wrong = Vec::new();
         let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
-        wrong.extend(kernel(&self.spec).complain(hello, &here));
+        wrong.extend(kernel(&self.spec).mismatch(hello, &here));
         if kernel(&self.spec) == Kernel::Shared {
             for kind in ["net", "pid", "mnt"] {
                 if hello.namespaces.get(kind) == own_namespace(kind).as_ref() {
@@ -373,7 +373,7 @@ impl Place for Oci {
                 }
             }
         }
-        let status = once_running(|| self.status());
+        let status = wait_until_running(|| self.status());
         if status != RUNNING {
             wrong.push(format!("its runtime says '{status}' of it"));
         }
@@ -392,7 +392,7 @@ impl Place for Oci {
         let argv =
             runtime::command_line(&self.program, &["--root", &state, "delete", "--force", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let _ = must(&argv, TIMEOUT, "delete a container");
+        let _ = run_checked(&argv, TIMEOUT, "delete a container");
     }
 
     fn link(&self, network: &Network) -> Option<String> {

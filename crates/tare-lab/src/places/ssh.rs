@@ -8,12 +8,14 @@ use tare_model::places::SshSpec;
 use tare_model::plain;
 use tare_model::samples::Proof;
 
-use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof, ssh_command};
+use super::{
+    LabResources, Place, PlaceContext, PlaceKind, SystemIdentity, agent_file, proof, ssh_command,
+};
 use crate::agent::clock::Offset;
 use crate::agent::{Agent, TIMEOUT};
 use crate::executor::requests::ReadClocks;
 use crate::journal::resources::SshFolder;
-use crate::machine::commands::{self, must, run};
+use crate::machine::commands::{self, run, run_checked};
 use crate::machine::programs;
 use tare_model::Failure;
 
@@ -42,7 +44,7 @@ impl PlaceKind for SshSpec {
         }
     }
 
-    fn to_wait_for(&self) -> Option<&'static str> {
+    fn slow_step(&self) -> Option<&'static str> {
         Some("the agent is copied to other machines")
     }
 
@@ -95,7 +97,8 @@ impl Ssh {
         let mut argv = vec!["sh".to_owned(), "-c".into(), script.into(), agent];
         argv.extend(ssh_command::command_line(&self.spec.host, &self.spec.options, &remote));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        must(&argv, COMMAND_TIMEOUT, &format!("copy the agent to {}", self.spec.host)).map(drop)
+        run_checked(&argv, COMMAND_TIMEOUT, &format!("copy the agent to {}", self.spec.host))
+            .map(drop)
     }
 
     /// Returns the configured address, or else the one that ssh connected to.
@@ -143,7 +146,7 @@ impl Place for Ssh {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::probe());
+        let (hello, here) = (&agent.hello, SystemIdentity::probe());
         let whose = match hello.boot_id == here.boot_id {
             true => "this very machine",
             false => "another machine",

@@ -15,7 +15,9 @@ use super::guest_kernel::{self, GuestKernel};
 use super::network::Network;
 use super::qemu::Machine;
 use super::root::Root;
-use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, cpio, proof};
+use super::{
+    LabResources, Place, PlaceContext, PlaceKind, SystemIdentity, agent_file, cpio, proof,
+};
 use crate::agent::Agent;
 use crate::journal::Journal;
 use crate::machine::commands;
@@ -105,8 +107,8 @@ impl PlaceKind for VmSpec {
         Ok(format!("yes: {version}; {how}"))
     }
 
-    fn to_wait_for(&self) -> Option<&'static str> {
-        Some(match self.kernel.is_none() && GuestKernel::kept().is_none() {
+    fn slow_step(&self) -> Option<&'static str> {
+        Some(match self.kernel.is_none() && GuestKernel::cached().is_none() {
             true => "the kernel for virtual machines is downloaded, once",
             false => "virtual machines boot",
         })
@@ -297,14 +299,14 @@ fn last_words(console: &Path) -> Option<String> {
     file.seek(SeekFrom::Start(length.saturating_sub(CONSOLE_BYTES))).ok()?;
     let mut bytes = Vec::new();
     file.take(CONSOLE_BYTES).read_to_end(&mut bytes).ok()?;
-    said_last(&String::from_utf8_lossy(&bytes))
+    last_console_lines(&String::from_utf8_lossy(&bytes))
 }
 
 /// The archive may take at most a third of the guest's memory.
 const ARCHIVE_PART: u64 = 3;
 const CONSOLE_BYTES: u64 = 16 << 10;
 
-fn said_last(text: &str) -> Option<String> {
+fn last_console_lines(text: &str) -> Option<String> {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let telling = lines().filter(|line| line.contains(PANIC) || line.starts_with(AGENT));
     let mut told: Vec<&str> = telling.collect();
@@ -354,7 +356,7 @@ impl Place for Vm {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::probe());
+        let (hello, here) = (&agent.hello, SystemIdentity::probe());
         let mut wrong = Vec::new();
         if hello.boot_id == here.boot_id {
             wrong.push("it is this machine itself (the same boot)".to_owned());
@@ -418,13 +420,17 @@ mod tests {
                         [    6.89] CPU: 0 PID: 1\r\n[    6.89] Call Trace:\r\n\
                         [    6.89] Kernel Offset: 0x7200000 from 0xffffffff81000000\r\n";
         assert_eq!(
-            said_last(panicked).as_deref(),
+            last_console_lines(panicked).as_deref(),
             Some("[    6.89] Kernel panic - not syncing: Attempted to kill init!")
         );
         let agent = format!("tare-agent: no port to tare came up\n{panicked}");
-        assert!(said_last(&agent).unwrap().starts_with("tare-agent: no port to tare came up; ["));
-        assert_eq!(said_last("one\n\ntwo\n\n").as_deref(), Some("two"));
-        assert_eq!(said_last(" \r\n"), None);
+        assert!(
+            last_console_lines(&agent)
+                .unwrap()
+                .starts_with("tare-agent: no port to tare came up; [")
+        );
+        assert_eq!(last_console_lines("one\n\ntwo\n\n").as_deref(), Some("two"));
+        assert_eq!(last_console_lines(" \r\n"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tare_io::DurationNs;
 use tare_lab::Halt;
 use tare_lab::agent::protocol::Hello;
-use tare_lab::agent::serve::{Served, serve};
+use tare_lab::agent::serve::{AgentSetup, serve};
 use tare_lab::agent::{Agent, VERSION};
 use tare_lab::lab::site::Site;
 
@@ -27,7 +27,7 @@ impl There {
     pub fn new(name: &str) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let stream = theirs.try_clone().unwrap();
-        let served = Served {
+        let served = AgentSetup {
             hello: Hello { version: VERSION.into(), ..Hello::default() },
             own_group: None,
             ends_orphans: false,
@@ -40,7 +40,7 @@ impl There {
         let (events, _unheard) = channel();
         let limit = DurationNs::from_secs(10);
         let halt = Halt::default();
-        let agent = Agent::over(name, near, None, &events, limit, &halt).unwrap();
+        let agent = Agent::connect(name, near, None, &events, limit, &halt).unwrap();
         Self { halt, site: Site::There(Arc::new(agent)), stream, thread: Some(thread) }
     }
 

@@ -6,7 +6,7 @@ use tare_io::reactor::{Chunk, QUIET_SEND_MAX_BYTES};
 use tare_io::{DurationNs, Instant, Outgoing, Reactor};
 
 use super::connection::State;
-use super::flights::{Flight, FlightId, OfConnection, Refused};
+use super::flights::{ConnectionFlights, Flight, FlightId, PendingRequest};
 use super::opening::PIECE_BYTES;
 use super::{Engine, Lifetime, Phase};
 use crate::codec::{Codec, Decoded, Request, RequestBytes};
@@ -25,7 +25,7 @@ impl Engine {
         &mut self,
         io: &mut R,
         slot: u32,
-        refused: Refused,
+        refused: PendingRequest,
         now: Instant,
     ) {
         let connection = &mut self.connections[slot as usize];
@@ -61,7 +61,7 @@ impl Engine {
         let asked = self.source.next(&mut connection.scratch);
         self.stop_asked |= self.source.wants_stop();
         let request = Request { flight, asked, written: &connection.scratch };
-        let encoded = self.codec.encode(slot, request, &mut self.said);
+        let encoded = self.codec.encode(slot, request, &mut self.codec_output);
         let entry = &mut self.flights[flight];
         entry.to_head = encoded.to_head;
         if entry.refusals == 0 {
@@ -76,7 +76,7 @@ impl Engine {
             self.begin_others(slot, flight, encoded.requests - 1);
         }
         let connection = &mut self.connections[slot as usize];
-        let is_idle = self.said.is_empty()
+        let is_idle = self.codec_output.is_empty()
             // The server may have answered before it had read all of the last request.
             && !connection.sending
             && connection.outgoing.is_empty();
@@ -94,8 +94,8 @@ impl Engine {
             };
             return io.send(connection.token, outgoing);
         }
-        let mut handed = put(&self.said, &mut connection.tls, &mut connection.outgoing);
-        self.said.clear();
+        let mut handed = put(&self.codec_output, &mut connection.tls, &mut connection.outgoing);
+        self.codec_output.clear();
         let bytes = match encoded.bytes {
             RequestBytes::Added => &[],
             RequestBytes::Written => connection.scratch.as_slice(),
@@ -125,11 +125,16 @@ impl Engine {
     }
 
     /// Sends what the codec has written for this connection.
-    pub(super) fn say<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) -> Connected {
+    pub(super) fn send_codec_output<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        now: Instant,
+    ) -> Connected {
         let connection = &mut self.connections[slot as usize];
         debug_assert!(connection.rest.is_none(), "said between the pieces of a request");
-        let handed = put(&self.said, &mut connection.tls, &mut connection.outgoing);
-        self.said.clear();
+        let handed = put(&self.codec_output, &mut connection.tls, &mut connection.outgoing);
+        self.codec_output.clear();
         self.flush_handed(io, slot, handed, now)
     }
 
@@ -169,9 +174,9 @@ impl Engine {
             Ok(Connected::Yes) => self.settle(io, slot, now),
             Ok(Connected::No) => {}
             // The codec may have written an error for the peer, which is sent first.
-            Err(failure) if self.said.is_empty() => self.fail(io, slot, failure, now),
+            Err(failure) if self.codec_output.is_empty() => self.fail(io, slot, failure, now),
             Err(failure) => {
-                if self.say(io, slot, now) == Connected::Yes {
+                if self.send_codec_output(io, slot, now) == Connected::Yes {
                     self.fail(io, slot, failure, now);
                 }
             }
@@ -231,7 +236,7 @@ impl Engine {
             if self.take_decrypted(io, slot, now)? == Connected::No {
                 return Ok(Connected::No);
             }
-            if self.connections[slot as usize].tls.as_ref().is_some_and(|tls| tls.said_goodbye()) {
+            if self.connections[slot as usize].tls.as_ref().is_some_and(|tls| tls.peer_closed()) {
                 // The server's close_notify; it may keep the socket open until we close ours.
                 self.on_eof(io, slot, now);
                 return Ok(Connected::No);
@@ -279,8 +284,8 @@ impl Engine {
         now: Instant,
     ) -> Result<Option<Decoded>, RequestFailure> {
         let list = &self.connections[slot as usize].flights;
-        let flights = &mut OfConnection::new(&mut self.flights, list, now);
-        Ok(self.codec.decode(slot, rest, flights, &mut self.said)?)
+        let flights = &mut ConnectionFlights::new(&mut self.flights, list, now);
+        Ok(self.codec.decode(slot, rest, flights, &mut self.codec_output)?)
     }
 
     /// Handles what the codec decoded; `left` more bytes of the same piece follow it.
@@ -307,7 +312,9 @@ impl Engine {
             }
         };
         match connected {
-            Connected::Yes if !self.said.is_empty() => self.say(io, slot, now),
+            Connected::Yes if !self.codec_output.is_empty() => {
+                self.send_codec_output(io, slot, now)
+            }
             connected => connected,
         }
     }
@@ -458,8 +465,9 @@ impl Engine {
                 self.fail(io, slot, RequestFailure::Tls(text), now);
             }
             _ => {
-                let clean = connection.tls.as_ref().is_none_or(|tls| tls.said_goodbye());
-                let flights = &mut OfConnection::new(&mut self.flights, &connection.flights, now);
+                let clean = connection.tls.as_ref().is_none_or(|tls| tls.peer_closed());
+                let flights =
+                    &mut ConnectionFlights::new(&mut self.flights, &connection.flights, now);
                 match self.codec.on_close(slot, clean, flights) {
                     Ok(None) => {}
                     Ok(decoded) => {

@@ -30,16 +30,16 @@ pub struct Flight {
 
 /// A request that was refused and will be sent again.
 #[derive(Clone, Copy, Debug)]
-pub struct Refused {
+pub struct PendingRequest {
     pub due: Instant,
     /// When it was first sent.
     pub sent: Option<Instant>,
     pub times: u8,
 }
 
-impl Refused {
+impl PendingRequest {
     /// A request that was never refused, to be sent for the first time.
-    pub fn never(due: Instant) -> Self {
+    pub fn first_attempt(due: Instant) -> Self {
         Self { due, sent: None, times: 0 }
     }
 }
@@ -107,7 +107,7 @@ impl Flights {
     }
 
     /// The flight that was sent first in a connection's list.
-    pub fn first_of(&self, of_connection: &List) -> Option<FlightId> {
+    pub fn first_in(&self, of_connection: &List) -> Option<FlightId> {
         of_connection.first().map(FlightId)
     }
 
@@ -167,24 +167,24 @@ impl IndexMut<FlightId> for Flights {
 }
 
 /// The flights of one connection, as its codec sees them while it decodes.
-pub struct OfConnection<'a> {
+pub struct ConnectionFlights<'a> {
     flights: &'a mut Flights,
     list: &'a List,
     now: Instant,
 }
 
-impl<'a> OfConnection<'a> {
+impl<'a> ConnectionFlights<'a> {
     pub(super) fn new(flights: &'a mut Flights, list: &'a List, now: Instant) -> Self {
         Self { flights, list, now }
     }
 
     /// The flight that was sent first, if any is under way.
     pub fn first(&self) -> Option<FlightId> {
-        self.flights.first_of(self.list)
+        self.flights.first_in(self.list)
     }
 
     /// Records the first byte of its reply, unless that was recorded before.
-    pub fn replied(&mut self, id: FlightId) -> &Flight {
+    pub fn record_first_byte(&mut self, id: FlightId) -> &Flight {
         let flight = &mut self.flights[id];
         flight.first_byte.get_or_insert(self.now);
         flight

@@ -6,7 +6,7 @@ use tare_io::{Close, DurationNs, Instant, Outgoing, Reactor, Token};
 
 use super::connection::State;
 use super::exchange::Connected;
-use super::flights::{Flight, FlightId, Refused};
+use super::flights::{Flight, FlightId, PendingRequest};
 use super::{Engine, Lifetime, Phase};
 use crate::codec::{Codec, Room};
 use crate::failure::{FailureKind, RequestFailure};
@@ -79,7 +79,7 @@ impl Engine {
     pub(super) fn established<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
         let alpn = connection.tls.as_ref().and_then(|tls| tls.alpn());
-        if let Err(defect) = self.codec.established(slot, alpn, &mut self.said) {
+        if let Err(defect) = self.codec.established(slot, alpn, &mut self.codec_output) {
             return self.fail(io, slot, defect.into(), now);
         }
         self.tally.counts.opened += 1;
@@ -98,7 +98,7 @@ impl Engine {
             self.waits.stop(slot);
             self.opening -= 1;
         }
-        if !self.said.is_empty() && self.say(io, slot, now) == Connected::No {
+        if !self.codec_output.is_empty() && self.send_codec_output(io, slot, now) == Connected::No {
             return;
         }
         self.go_on(io, slot, now);
@@ -125,7 +125,7 @@ impl Engine {
             Room::Draining => (0, true),
         };
         if connection.unsent
-            && let Some(flight) = self.flights.first_of(&connection.flights)
+            && let Some(flight) = self.flights.first_in(&connection.flights)
         {
             if connection.capacity > 0 {
                 connection.unsent = false;
@@ -147,7 +147,7 @@ impl Engine {
         }
         self.tally.counts.refused += 1;
         let Flight { due, sent, .. } = self.end_flight(flight);
-        self.refused.push_back(Refused { due, sent: Some(sent), times });
+        self.refused.push_back(PendingRequest { due, sent: Some(sent), times });
     }
 
     /// Sends what TLS has to send.
@@ -216,9 +216,9 @@ impl Engine {
                 self.offer(slot);
             }
         } else if self.pours_bodies {
-            self.codec.pour(slot, PIECE_BYTES, &mut self.said);
-            if !self.said.is_empty() {
-                self.say(io, slot, now);
+            self.codec.pour(slot, PIECE_BYTES, &mut self.codec_output);
+            if !self.codec_output.is_empty() {
+                self.send_codec_output(io, slot, now);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Engine {
             }
             self.opening -= u32::from(!reached);
         }
-        while let Some(flight) = self.flights.first_of(&self.connections[slot as usize].flights) {
+        while let Some(flight) = self.flights.first_in(&self.connections[slot as usize].flights) {
             self.fail_flight(flight, &failure, now);
         }
         let counts = &mut self.tally.counts;
@@ -286,11 +286,11 @@ impl Engine {
         let slot = self.flights[flight].slot;
         let connection = &self.connections[slot as usize];
         let is_sent = connection.state == State::Open && !connection.unsent;
-        if !is_sent || !self.codec.cancel(slot, flight, &mut self.said) {
+        if !is_sent || !self.codec.cancel(slot, flight, &mut self.codec_output) {
             return self.fail(io, slot, RequestFailure::TimedOut, now);
         }
         self.fail_flight(flight, &RequestFailure::TimedOut, now);
-        if self.say(io, slot, now) == Connected::Yes {
+        if self.send_codec_output(io, slot, now) == Connected::Yes {
             self.settle(io, slot, now);
         }
     }
@@ -308,7 +308,7 @@ impl Engine {
         io.close(connection.token, Close::Graceful);
         connection.token = Token::NONE;
         connection.tls = None;
-        self.said.clear();
+        self.codec_output.clear();
         connection.outgoing.clear();
         connection.rest = None;
         connection.unsent = false;

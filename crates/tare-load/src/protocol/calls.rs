@@ -9,7 +9,7 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
 use super::control::Control;
-use super::wire::{CALLED_BYTES, Greeting, Order, Purpose, parse_called};
+use super::wire::{CALLED_BYTES, CallOrder, Greeting, Purpose, parse_called};
 use crate::engine::{EngineConfig, Life, Stretch};
 use crate::error::LoadError;
 use crate::session::WorkerReport;
@@ -54,8 +54,8 @@ impl CallsLane {
             if length == DurationNs::ZERO {
                 continue;
             }
-            control.be_patient(length + TIMEOUT);
-            control.say(&Order { call: self.call, length }.bytes())?;
+            control.set_timeout(length + TIMEOUT);
+            control.say(&CallOrder { call: self.call, length }.bytes())?;
             let mut answer = [0; CALLED_BYTES];
             control.hear(&mut answer)?;
             let counted = parse_called(&answer).map_err(|errno| LoadError::Call {

@@ -103,7 +103,7 @@ const KEPT_BYTES: usize = 64 << 10;
 
 impl Capture {
     /// Makes a capture; `None` if nothing is wanted.
-    pub fn of(wanted: &Wanted) -> Option<Self> {
+    pub fn for_wanted(wanted: &Wanted) -> Option<Self> {
         let body = match wanted {
             Wanted::Nothing => return None,
             Wanted::Few => Body::Few(Few {

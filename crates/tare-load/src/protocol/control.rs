@@ -104,7 +104,7 @@ impl Control {
     }
 
     /// Sets the timeout of answers.
-    pub fn be_patient(&mut self, limit: DurationNs) {
+    pub fn set_timeout(&mut self, limit: DurationNs) {
         self.patience = limit;
     }
 }
@@ -125,7 +125,7 @@ pub fn connect(
     limit: DurationNs,
     stop: &AtomicBool,
 ) -> std::io::Result<Socket> {
-    let socket = socket::outgoing(to, from, Blocking::Yes, options)?;
+    let socket = socket::open_outgoing(to, from, Blocking::Yes, options)?;
     let until = monotonic_now() + limit;
     socket.set_nonblocking(true)?;
     match socket.connect(&socket::address(to)?) {

@@ -69,7 +69,7 @@ const MEMO_LIMIT_BYTES: usize = 4096;
 impl ReplyParser {
     /// Makes a parser that also captures what is wanted of replies.
     pub fn capturing(wanted: &Wanted) -> Self {
-        Self { capture: Capture::of(wanted), ..Self::default() }
+        Self { capture: Capture::for_wanted(wanted), ..Self::default() }
     }
 
     pub fn capture(&mut self) -> Option<&mut Capture> {

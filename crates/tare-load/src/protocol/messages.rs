@@ -6,7 +6,7 @@ use tare_io::Endpoint;
 
 use super::content::{Checker, content};
 use super::wire::{self, Greeting, Purpose, REPLY, TAG_BYTES};
-use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request, RequestBytes, Room};
+use crate::codec::{Codec, ConnectionFlights, Decoded, Encoded, Request, RequestBytes, Room};
 use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
 
 /// The shape of an engine's messages.
@@ -100,13 +100,13 @@ impl Codec for MessageCodec {
         &mut self,
         slot: u32,
         input: &mut &[u8],
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
         _out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         let Some(flight) = flights.first() else {
             return Err(ReplyDefect::Unasked { bytes: input.len() });
         };
-        flights.replied(flight);
+        flights.record_first_byte(flight);
         let reply = self.connections[slot as usize].advance(input)?;
         Ok(reply.map(|reply| Decoded::Replied(flight, reply)))
     }
@@ -115,7 +115,7 @@ impl Codec for MessageCodec {
         &mut self,
         slot: u32,
         _clean: bool,
-        _flights: &mut OfConnection<'_>,
+        _flights: &mut ConnectionFlights<'_>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         Err(self.connections[slot as usize].on_close())
     }

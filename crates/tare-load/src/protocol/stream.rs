@@ -47,7 +47,7 @@ pub struct StreamLane {
 
 /// Identifies one worker of a stream.
 #[derive(Clone, Copy, Debug)]
-pub struct Who<'a> {
+pub struct StreamWorker<'a> {
     pub worker: u32,
     pub session: u64,
     pub alone: bool,
@@ -94,7 +94,7 @@ impl StreamLane {
         message_bytes: u32,
         reverse: bool,
         pacer: Pacer,
-        who: Who<'_>,
+        who: StreamWorker<'_>,
     ) -> Result<Self, LoadError> {
         let purpose = match reverse {
             true => Purpose::Send { message_bytes, nodelay: config.sockets.nodelay },
@@ -181,7 +181,7 @@ impl StreamLane {
         let expected = self.alone.then(|| before.bytes.saturating_add(sent_bytes));
         let is_udp = matches!(self.config.endpoint, Endpoint::Udp(_));
         if let Some(control) = &mut self.control {
-            let after = quiet(control, expected, is_udp)?;
+            let after = wait_until_quiet(control, expected, is_udp)?;
             self.counted = after;
             // The endpoint's counts are not trusted, hence saturating.
             let wrong = after.wrong.saturating_sub(before.wrong);
@@ -306,7 +306,7 @@ impl StreamLane {
                 self.done[at] += n as u64;
                 Ok(true)
             }
-            Err(error) if socket::is_not_yet(&error) => Ok(false),
+            Err(error) if socket::is_retryable(&error) => Ok(false),
             Err(error) => Err(self.lost(&error)),
         }
     }
@@ -337,7 +337,7 @@ impl StreamLane {
                     self.done[at] += n as u64;
                     moved = true;
                 }
-                Err(error) if socket::is_not_yet(&error) => {}
+                Err(error) if socket::is_retryable(&error) => {}
                 Err(error) => return Err(self.lost(&error)),
             }
         }
@@ -454,7 +454,7 @@ fn greet(
                 }
             }
             Ok(_) => {}
-            Err(error) if socket::is_not_yet(&error) => {}
+            Err(error) if socket::is_retryable(&error) => {}
             Err(error) => return Err(fail(error)),
         }
     }
@@ -463,7 +463,11 @@ fn greet(
 
 /// Returns the count once everything expected has arrived, or once it has not grown for a while: a
 /// receiver that waits for its CPU may still have datagrams to read.
-fn quiet(control: &mut Control, expected: Option<u64>, is_udp: bool) -> Result<Count, LoadError> {
+fn wait_until_quiet(
+    control: &mut Control,
+    expected: Option<u64>,
+    is_udp: bool,
+) -> Result<Count, LoadError> {
     let limit = monotonic_now() + DRAIN;
     let patience = if is_udp { DATAGRAMS_QUIET } else { QUIET };
     let mut last = control.count()?;

@@ -1,7 +1,7 @@
 //! The endpoint's protocol, little-endian. A greeting states what a connection is for.
 
 use tare_io::DurationNs;
-use tare_io::calls::{Call, Counted};
+use tare_io::calls::{Call, CallCount};
 
 /// Must change whenever the protocol does.
 const MAGIC: [u8; 8] = *b"tarenet2";
@@ -162,12 +162,12 @@ impl Count {
 
 /// Asks for a call to be repeated for this long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct CallOrder {
     pub call: Call,
     pub length: DurationNs,
 }
 
-impl Order {
+impl CallOrder {
     pub fn bytes(&self) -> [u8; ORDER_BYTES] {
         let mut bytes = [0; ORDER_BYTES];
         bytes[0] = self.call as u8;
@@ -186,7 +186,7 @@ impl Order {
 pub const ORDER_MAX: DurationNs = DurationNs::from_secs(60);
 
 /// Encodes the result of an order: its counts, or the errno of the call.
-pub fn called(result: &std::io::Result<Counted>) -> [u8; CALLED_BYTES] {
+pub fn encode_call_result(result: &std::io::Result<CallCount>) -> [u8; CALLED_BYTES] {
     let (calls, elapsed, errno) = match result {
         Ok(counted) => (counted.calls, counted.elapsed.as_ns(), 0),
         Err(error) => (0, 0, error.raw_os_error().unwrap_or(libc::ENOSYS)),
@@ -198,10 +198,10 @@ pub fn called(result: &std::io::Result<Counted>) -> [u8; CALLED_BYTES] {
     bytes
 }
 
-/// Decodes what [`called`] encodes.
-pub fn parse_called(bytes: &[u8; CALLED_BYTES]) -> Result<Counted, i32> {
+/// Decodes what [`encode_call_result`] encodes.
+pub fn parse_called(bytes: &[u8; CALLED_BYTES]) -> Result<CallCount, i32> {
     match number32(bytes, 16) as i32 {
-        0 => Ok(Counted {
+        0 => Ok(CallCount {
             calls: number64(bytes, 0),
             elapsed: DurationNs::from_ns(number64(bytes, 8)),
         }),
@@ -247,13 +247,13 @@ mod tests {
         let count = Count { bytes: 1, messages: 2, wrong: 3, disordered: 4, now_ns: 5 };
         assert_eq!(Count::parse(&count.bytes()), count);
         for call in Call::ALL {
-            let order = Order { call, length: DurationNs::from_ms(2) };
-            assert_eq!(Order::parse(&order.bytes()), Some(order));
+            let order = CallOrder { call, length: DurationNs::from_ms(2) };
+            assert_eq!(CallOrder::parse(&order.bytes()), Some(order));
         }
-        let long = Order { call: Call::Mix, length: DurationNs::from_secs(61) };
-        assert_eq!(Order::parse(&long.bytes()), None);
-        let counted = Counted { calls: 7, elapsed: DurationNs::from_ns(9) };
-        assert_eq!(parse_called(&called(&Ok(counted))), Ok(counted));
+        let long = CallOrder { call: Call::Mix, length: DurationNs::from_secs(61) };
+        assert_eq!(CallOrder::parse(&long.bytes()), None);
+        let counted = CallCount { calls: 7, elapsed: DurationNs::from_ns(9) };
+        assert_eq!(parse_called(&encode_call_result(&Ok(counted))), Ok(counted));
         for number in [0, 1, 127, 128, 1 << 40, (1 << 63) - 1] {
             assert_eq!(number_of(&tag(number)), number);
             assert_eq!(tag(number)[0] & REPLY, 0);
@@ -262,6 +262,6 @@ mod tests {
         let with = with_cookie(&greeting.bytes(), 0x0102_0304);
         assert_eq!((Greeting::parse(&with), cookie_of(&with)), (Some(greeting), 0x0102_0304));
         let refused = std::io::Error::from_raw_os_error(libc::EPERM);
-        assert_eq!(parse_called(&called(&Err(refused))), Err(libc::EPERM));
+        assert_eq!(parse_called(&encode_call_result(&Err(refused))), Err(libc::EPERM));
     }
 }

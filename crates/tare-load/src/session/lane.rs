@@ -9,13 +9,13 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant, ReactorKind, SetupError};
 use tare_model::net::Protocol;
 
-use super::{Lent, SPARE_TALLIES, Sampling, Teller, WorkerReport};
+use super::{FilledTally, SPARE_TALLIES, Sampling, TallySender, WorkerReport};
 use crate::engine::{IntervalSink, Life, Stretch};
 use crate::error::LoadError;
 use crate::exchange::{Exchange, tuning};
 use crate::load_plan::WorkerPlan;
 use crate::protocol::calls::CallsLane;
-use crate::protocol::stream::{StreamLane, Who};
+use crate::protocol::stream::{StreamLane, StreamWorker};
 use crate::tally::Tally;
 
 pub(super) enum Lane {
@@ -39,7 +39,7 @@ impl Lane {
                 Ok(Self::Exchange(Box::new(lane)))
             }
             Protocol::Stream { message_bytes, reverse } => {
-                let who = Who { worker: plan.index, session, alone: plan.alone, stop };
+                let who = StreamWorker { worker: plan.index, session, alone: plan.alone, stop };
                 let lane = StreamLane::open(plan.engine, message_bytes, reverse, plan.pacer, who)?;
                 Ok(Self::Stream(Box::new(lane)))
             }
@@ -54,14 +54,14 @@ impl Lane {
         stretch: Stretch,
         start: Instant,
         stop: &AtomicBool,
-        teller: &Teller<'_>,
+        teller: &TallySender<'_>,
     ) -> Result<WorkerReport, LoadError> {
         let (tally, report) = match self {
             Self::Exchange(lane) => return Ok(lane.slice(stretch, start, stop, teller)?),
             Self::Stream(lane) => lane.slice(stretch, wait_until(start), stop)?,
             Self::Calls(lane) => lane.slice(stretch, wait_until(start))?,
         };
-        teller.tell(Lent { tally: Box::new(tally), is_whole: false, home: None });
+        teller.tell(FilledTally { tally: Box::new(tally), is_whole: false, home: None });
         Ok(report)
     }
 
@@ -161,7 +161,7 @@ impl ExchangeLane {
         stretch: Stretch,
         start: Instant,
         stop: &AtomicBool,
-        teller: &Teller<'_>,
+        teller: &TallySender<'_>,
     ) -> Result<WorkerReport, SetupError> {
         let series = self.exchange.series();
         let spares = if stretch.hands_over { SPARE_TALLIES } else { 1 };
@@ -183,7 +183,7 @@ impl ExchangeLane {
         let mut tally = self.exchange.exchange_tally(spare);
         tally.counts.answered = answered;
         tally.counts.bodies = self.exchange.take_bodies();
-        teller.tell(Lent { tally, is_whole: false, home: Some(self.spares.home.clone()) });
+        teller.tell(FilledTally { tally, is_whole: false, home: Some(self.spares.home.clone()) });
         self.exchange.settle(&mut Unwatched)?;
         Ok(report)
     }
@@ -210,7 +210,7 @@ impl IntervalSink for Unwatched {
 struct Window<'a> {
     report: WorkerReport,
     opened: Instant,
-    handing: Option<(&'a Spares, &'a Teller<'a>)>,
+    handing: Option<(&'a Spares, &'a TallySender<'a>)>,
 }
 
 /// The most marks that a window keeps.
@@ -238,7 +238,7 @@ impl IntervalSink for Window<'_> {
         let Ok(spare) = spares.here.try_recv() else { return false };
         let full = std::mem::replace(tally, spare);
         let home = Some(spares.home.clone());
-        match teller.try_tell(Lent { tally: full, is_whole: true, home }) {
+        match teller.try_tell(FilledTally { tally: full, is_whole: true, home }) {
             Ok(()) => true,
             Err(lent) => {
                 let spare = std::mem::replace(tally, lent.tally);

@@ -21,7 +21,7 @@ impl LayerFacts for FilterSpec {
                 "its place has an nginx of its own, which tare's filters are not built for".into(),
             );
         }
-        variant.server.facts().takes_filters()?;
+        variant.server.facts().check_filters()?;
         let path = variant.url.splitn(4, '/').nth(3).unwrap_or_default();
         if path.contains(['%', '?', '#']) || path.contains("//") || path.contains("/.") {
             return Err(Invalid(format!(

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{HopSettings, KeyKind, LayerFacts, LayerSpec, ProxyProgram, Stand, Takes};
+use super::{
+    AcceptedProtocol, HopPosition, HopSettings, KeyKind, LayerFacts, LayerSpec, ProxyProgram,
+};
 use crate::Invalid;
 use crate::places::{Bytes, Limits, PlaceSpec};
 use crate::variant::Variant;
@@ -114,7 +116,7 @@ impl LayerFacts for GatewaySpec {
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
         let wrong = |text: &str| Err(Invalid(format!("{}: {text}", self.name())));
-        self.settings().check(variant).map_err(|why| why.of(&self.name()))?;
+        self.settings().check(variant).map_err(|why| why.named(&self.name()))?;
         if self.tls.min > self.tls.max {
             return wrong("tls: min is above max");
         }
@@ -137,8 +139,8 @@ impl LayerFacts for GatewaySpec {
         Ok(())
     }
 
-    fn stands(&self) -> &'static [Stand] {
-        &[Stand::Between]
+    fn hop_positions(&self) -> &'static [HopPosition] {
+        &[HopPosition::Between]
     }
 
     fn place(&self) -> Option<&PlaceSpec> {
@@ -149,8 +151,8 @@ impl LayerFacts for GatewaySpec {
         self.settings().limits()
     }
 
-    fn takes(&self) -> Takes {
-        Takes::Tls
+    fn accepts(&self) -> AcceptedProtocol {
+        AcceptedProtocol::Tls
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LayerFacts, LayerSpec, Side, Stand};
+use super::{HopPosition, LayerFacts, LayerSpec, Side};
 use crate::Invalid;
 use crate::clients::ClientSpec;
 use crate::places::{KubernetesSpec, PlaceSpec, Via};
@@ -102,7 +102,7 @@ impl LayerFacts for MeshSpec {
         }
     }
 
-    fn stands(&self) -> &'static [Stand] {
+    fn hop_positions(&self) -> &'static [HopPosition] {
         self.inject.stands()
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{HopSettings, LayerFacts, LayerSpec, Stand, Takes};
+use super::{AcceptedProtocol, HopPosition, HopSettings, LayerFacts, LayerSpec};
 use crate::Invalid;
 use crate::places::{Bytes, Limits, PlaceSpec};
 use crate::variant::Variant;
@@ -133,11 +133,11 @@ impl KeyKind {
 
 impl Side {
     /// Positions of the sidecars.
-    pub(super) fn stands(self) -> &'static [Stand] {
+    pub(super) fn stands(self) -> &'static [HopPosition] {
         match self {
-            Self::Client => &[Stand::BesideClient],
-            Self::Server => &[Stand::BesideServer],
-            Self::Both => &[Stand::BesideClient, Stand::BesideServer],
+            Self::Client => &[HopPosition::BesideClient],
+            Self::Server => &[HopPosition::BesideServer],
+            Self::Both => &[HopPosition::BesideClient, HopPosition::BesideServer],
         }
     }
 
@@ -222,8 +222,8 @@ impl ProxySpec {
         if !self.tls.is_none() && side != Side::Both {
             return Err("tls is between the sidecars of both sides: give side = \"both\"");
         }
-        let mut stands = variant.layers.iter().flat_map(|layer| layer.facts().stands());
-        if side.has_client() && stands.any(|stand| *stand == Stand::Between) {
+        let mut stands = variant.layers.iter().flat_map(|layer| layer.facts().hop_positions());
+        if side.has_client() && stands.any(|stand| *stand == HopPosition::Between) {
             return Err("what stands between the two goes with side = \"server\" alone");
         }
         let others = variant.layers.iter().filter_map(|layer| match layer {
@@ -249,7 +249,7 @@ impl LayerFacts for ProxySpec {
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
         let wrong = |text: &str| Err(Invalid(format!("{}: {text}", self.name())));
-        self.settings().check(variant).map_err(|why| why.of(&self.name()))?;
+        self.settings().check(variant).map_err(|why| why.named(&self.name()))?;
         if !variant.url.contains("{port}") {
             return wrong("it listens where tare says: leave out the port in url");
         }
@@ -274,16 +274,16 @@ impl LayerFacts for ProxySpec {
         self.settings().limits()
     }
 
-    fn takes(&self) -> Takes {
+    fn accepts(&self) -> AcceptedProtocol {
         match (self.side, self.mode, self.tls.is_none()) {
-            (Some(_), ..) | (_, Mode::Tcp, _) => Takes::Anything,
-            (None, Mode::Http, true) => Takes::Plain,
-            (None, Mode::Http, false) => Takes::Tls,
+            (Some(_), ..) | (_, Mode::Tcp, _) => AcceptedProtocol::Anything,
+            (None, Mode::Http, true) => AcceptedProtocol::Plain,
+            (None, Mode::Http, false) => AcceptedProtocol::Tls,
         }
     }
 
-    fn stands(&self) -> &'static [Stand] {
-        self.side.map_or(&[Stand::Between], Side::stands)
+    fn hop_positions(&self) -> &'static [HopPosition] {
+        self.side.map_or(&[HopPosition::Between], Side::stands)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
 
 use super::{Body, Client, Family, Http, Idle, Load, Net, Pace, Paths, Spacing, Tls, Workload};
-use crate::invalid::within;
+use crate::invalid::check_range;
 use crate::layers::TlsVersion;
 use crate::net::{CallName, NetTest};
 use crate::status::StatusSet;
@@ -158,7 +158,7 @@ impl LoadSpec {
             return Err(Invalid(format!("{key} goes with HTTP, not with load.test and load.call")));
         }
         match (self.test, self.call) {
-            (Some(test), _) => self.net(test).map_err(|why| why.of(test.name())),
+            (Some(test), _) => self.net(test).map_err(|why| why.named(test.name())),
             (None, Some(_)) if self.new_connections => {
                 Err("new_connections goes with HTTP, not with load.call".into())
             }
@@ -329,7 +329,7 @@ impl TryFrom<LoadSpec> for Load {
 
     fn try_from(spec: LoadSpec) -> Result<Self, Invalid> {
         let connections = spec.connections.unwrap_or(CONNECTIONS);
-        within("connections", connections, CONNECTIONS_MAX)?;
+        check_range("connections", connections, CONNECTIONS_MAX)?;
         let is_udp = spec.test.is_some_and(NetTest::is_udp);
         let load = Self {
             workload: spec.workload()?,
@@ -350,7 +350,7 @@ impl TryFrom<LoadSpec> for Load {
                 },
             },
         };
-        within("threads", load.client.threads.unwrap_or(1).max(load.workers()), THREADS_MAX)?;
+        check_range("threads", load.client.threads.unwrap_or(1).max(load.workers()), THREADS_MAX)?;
         Ok(load)
     }
 }

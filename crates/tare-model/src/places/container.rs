@@ -66,11 +66,11 @@ impl PlaceFacts for ContainerSpec {
     }
 
     fn limits(&self) -> Limits {
-        Limits::of(self.cpus, self.memory)
+        Limits::from_settings(self.cpus, self.memory)
     }
 
     fn has_own_kernel(&self) -> bool {
-        self.runtime.as_deref().is_some_and(|runtime| Kernel::of(runtime).is_own())
+        self.runtime.as_deref().is_some_and(|runtime| Kernel::from_runtime_name(runtime).is_own())
     }
 
     fn shares_host_files(&self) -> bool {

@@ -19,7 +19,7 @@ impl PlaceFacts for HostSpec {
     }
 
     fn limits(&self) -> Limits {
-        Limits::of(self.cpus, self.memory)
+        Limits::from_settings(self.cpus, self.memory)
     }
 
     fn is_limited_by_group(&self) -> bool {

@@ -200,7 +200,7 @@ impl KubernetesSpec {
                 "kubernetes: {word} is of a server's place, not a client's"
             )));
         }
-        match (self.is_told_by_server(), place) {
+        match (self.node_depends_on_server(), place) {
             (false, _) => Ok(()),
             (true, None) => Err("kubernetes: same_node_as and other_node_than need a server in a \
                                  pod"
@@ -216,7 +216,7 @@ impl KubernetesSpec {
 
     /// Checks it as the place of a server.
     pub(crate) fn check_server(&self) -> Result<(), Invalid> {
-        match self.is_told_by_server() {
+        match self.node_depends_on_server() {
             true => Err("kubernetes: same_node_as and other_node_than are of a client's place; a \
                          server's node is told by node or node_selector"
                 .into()),
@@ -248,7 +248,7 @@ impl KubernetesSpec {
         }
     }
 
-    fn is_told_by_server(&self) -> bool {
+    fn node_depends_on_server(&self) -> bool {
         self.same_node_as.is_some() || self.other_node_than.is_some()
     }
 
@@ -346,11 +346,11 @@ impl PlaceFacts for KubernetesSpec {
     }
 
     fn limits(&self) -> Limits {
-        Limits::of(self.cpus, self.memory)
+        Limits::from_settings(self.cpus, self.memory)
     }
 
     fn has_own_kernel(&self) -> bool {
-        self.runtime_class.as_deref().is_some_and(|class| Kernel::of(class).is_own())
+        self.runtime_class.as_deref().is_some_and(|class| Kernel::from_runtime_name(class).is_own())
     }
 
     fn shares_host_files(&self) -> bool {

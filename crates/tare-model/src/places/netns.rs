@@ -49,7 +49,7 @@ impl PlaceFacts for NetnsSpec {
     }
 
     fn limits(&self) -> Limits {
-        Limits::of(self.cpus, self.memory)
+        Limits::from_settings(self.cpus, self.memory)
     }
 
     fn is_always_the_same(&self) -> bool {

@@ -65,11 +65,11 @@ impl PlaceFacts for OciSpec {
     }
 
     fn limits(&self) -> Limits {
-        Limits::of(self.cpus, self.memory)
+        Limits::from_settings(self.cpus, self.memory)
     }
 
     fn has_own_kernel(&self) -> bool {
-        Kernel::of(&self.name()).is_own()
+        Kernel::from_runtime_name(&self.name()).is_own()
     }
 
     fn shares_host_files(&self) -> bool {

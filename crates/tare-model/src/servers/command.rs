@@ -27,7 +27,7 @@ impl ServerFacts for CommandSpec {
         texts.any(|text| text.contains("{port}"))
     }
 
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ impl ServerFacts for HttpdSpec {
         check_body(self.body_bytes)
     }
 
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ impl ServerFacts for NetSpec {
     }
 
     /// The agent is the endpoint.
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }
 }

@@ -52,7 +52,7 @@ impl ServerFacts for NginxSpec {
         self.tls
     }
 
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         match self.config {
             None => Ok(()),
             Some(_) => Err("nginx's own config is a file of this machine; in a place with \
@@ -61,11 +61,11 @@ impl ServerFacts for NginxSpec {
         }
     }
 
-    fn listens_where_told(&self) -> bool {
+    fn listens_on_given_address(&self) -> bool {
         self.config.is_none()
     }
 
-    fn takes_filters(&self) -> Result<(), Invalid> {
+    fn check_filters(&self) -> Result<(), Invalid> {
         match self.config {
             None => Ok(()),
             Some(_) => Err("a filter goes into a configuration made by tare, not into one's own: \

@@ -46,7 +46,7 @@ impl ServerFacts for StandingSpec {
         self.limit().map(drop)
     }
 
-    fn listens_where_told(&self) -> bool {
+    fn listens_on_given_address(&self) -> bool {
         false
     }
 
@@ -54,7 +54,7 @@ impl ServerFacts for StandingSpec {
         false
     }
 
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Err("a server that stands already is where it is: leave out place".into())
     }
 }

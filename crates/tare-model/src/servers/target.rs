@@ -93,7 +93,7 @@ impl ServerFacts for TargetSpec {
     }
 
     /// The agent is the target.
-    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+    fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }
 

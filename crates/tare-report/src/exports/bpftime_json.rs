@@ -31,7 +31,7 @@ pub fn render(document: &RunDocument) -> String {
     let RunDocument { report, facts, digests, .. } = document;
     let started = date::utc_with_seconds(report.run.started_unix_ms);
     let all: Vec<Iterations> =
-        (0..facts.plan.variants.len()).map(|at| of(facts, digests, at)).collect();
+        (0..facts.plan.variants.len()).map(|at| iterations_of(facts, digests, at)).collect();
     let mut average = Map::new();
     let mut deviation = Map::new();
     let mut iterations = Map::new();
@@ -72,7 +72,7 @@ pub fn render(document: &RunDocument) -> String {
     serde_json::to_string_pretty(&text).unwrap_or_default() + "\n"
 }
 
-fn of(facts: &RunFacts, digests: &[RoundDigest], variant: usize) -> Iterations {
+fn iterations_of(facts: &RunFacts, digests: &[RoundDigest], variant: usize) -> Iterations {
     let values = |metric: Metric| -> Vec<f64> {
         digests.iter().filter_map(|digest| digest.variants[variant].value(metric)).collect()
     };

@@ -65,7 +65,7 @@ pub fn render(parts: &[Part<'_>]) -> String {
         let suffix = if kind == "info" { "_info" } else { "" };
         for part in parts {
             for (labels, value) in of(&part.document.report) {
-                let labels = of_run(part).into_iter().chain(labels);
+                let labels = labels_of_run(part).into_iter().chain(labels);
                 let labels: Vec<String> =
                     labels.map(|(key, text)| format!("{key}=\"{}\"", escape(&text))).collect();
                 text.push_str(&format!("{name}{suffix}{{{}}} {value}\n", labels.join(",")));
@@ -75,7 +75,7 @@ pub fn render(parts: &[Part<'_>]) -> String {
     text + "# EOF\n"
 }
 
-fn of_run<'a>(part: &Part<'a>) -> Vec<(&'a str, String)> {
+fn labels_of_run<'a>(part: &Part<'a>) -> Vec<(&'a str, String)> {
     let run = &part.document.report.run;
     let mut labels = vec![("run", run.id.to_string()), ("experiment", part.name())];
     labels.extend(part.values.iter().map(|(key, value)| (key.as_str(), value.clone())));

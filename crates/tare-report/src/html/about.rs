@@ -95,10 +95,10 @@ pub fn facts(report: &RunReport) -> String {
         true => paragraph("What was typed to make this run was not kept; its plan, below, was."),
         false => format!(
             "<p>Repeated by:</p><pre class=\"command\">{}</pre>",
-            escape(&secrets::of_command(&run.command))
+            escape(&secrets::mask_command(&run.command))
         ),
     };
-    let plan = secrets::of_json(&report.plan.json().unwrap_or_default());
+    let plan = secrets::mask_json(&report.plan.json().unwrap_or_default());
     let plan = serde_json::to_string_pretty(&plan).unwrap_or_default();
     let plan = format!("<pre>{}</pre>", escape(&plan));
     definitions(&pairs) + &again + &details("The plan, with every default resolved", &plan)

@@ -10,7 +10,7 @@ use super::plot::{
     Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, LINE, NEUTRAL, SMALL, Size, TEXT, WORSE,
     fitting, text, tick_label, wrapped,
 };
-use super::scale::{Scale, of_times};
+use super::scale::{Scale, format_times};
 use crate::run::Bounds;
 use crate::run::words::{
     self, SIGNS, Table, is_far, overhead_of, sign, signed, verdict_word, worse,
@@ -192,7 +192,7 @@ fn numbers(title: &str, forest: &Forest) -> String {
         let Bounds { point, lower, upper } = row.bounds;
         let is_far = is_far(worse(forest.metric, point));
         let cell = |value: f64| match value.abs() > words::BEYOND {
-            _ if is_far => of_times(worse(forest.metric, value)),
+            _ if is_far => format_times(worse(forest.metric, value)),
             true => format!("beyond {} %", signed(words::BEYOND * value.signum())),
             false => format!("{value:+.3} %").replace('-', "−"),
         };

@@ -10,12 +10,12 @@ use crate::pair::{
     Change, HOW, PairDocument, answers, evidence, heading, table as numbers, variants, who,
 };
 use crate::run::Run;
-use crate::run::trust::{Found, warnings};
+use crate::run::trust::{ValueGuards, warnings};
 use crate::run::words::ending_of;
 
 pub fn render(document: &PairDocument) -> String {
     let mut page = Page::new(&heading(document));
-    let warnings = warnings(&[Found::of(&document.guards)], variants(document));
+    let warnings = warnings(&[ValueGuards::new(&document.guards)], variants(document));
     let how = page::warnings(&warnings) + &page::evidence(&evidence(document));
     page.opening(&page::answers(&answers(document)), &how);
     page.section("What has changed", &forests(document));
@@ -23,12 +23,12 @@ pub fn render(document: &PairDocument) -> String {
     page.guards("May these runs be compared?", &about::guards(&document.guards));
     page.section("The numbers", &table(&caption, &numbers(document)));
     let runs =
-        definitions(&[of_run("Earlier", &document.before), of_run("Later", &document.after)]);
+        definitions(&[run_row("Earlier", &document.before), run_row("Later", &document.after)]);
     page.section("The runs", &runs);
     page.finish()
 }
 
-fn of_run(title: &str, run: &Run) -> (String, String) {
+fn run_row(title: &str, run: &Run) -> (String, String) {
     let began = date::utc_with_seconds(run.started_unix_ms);
     let told = format!(
         "run {}, begun {began} UTC by tare {}: {}",

@@ -9,14 +9,14 @@ use super::forest::{self, Forest, Row};
 use super::page::{self, Page, details, table};
 use super::{about, percentiles, rounds, timeline};
 use crate::run::document::RunDocument;
-use crate::run::trust::{Found, evidence, trust, warnings};
+use crate::run::trust::{ValueGuards, evidence, trust, warnings};
 use crate::run::words::{answers, columns, table as measured};
 use crate::run::{Comparison, RunReport};
 
 pub fn render(document: &RunDocument) -> String {
     let report = &document.report;
     let mut page = Page::new(&report.run.name);
-    page.opening(&page::answers(&answers(report)), &believed(report));
+    page.opening(&page::answers(&answers(report)), &trust_section(report));
     page.section("What each costs", &forests(report));
     let guards = about::guards(&report.guards) + &about::proofs(report);
     page.guards("May these numbers be compared?", &guards);
@@ -32,8 +32,8 @@ pub fn render(document: &RunDocument) -> String {
 }
 
 /// Returns why the answer can be trusted, the warnings, and the evidence.
-fn believed(report: &RunReport) -> String {
-    let warnings = warnings(&[Found::of(&report.guards)], report.variants.len());
+fn trust_section(report: &RunReport) -> String {
+    let warnings = warnings(&[ValueGuards::new(&report.guards)], report.variants.len());
     page::trust(&trust(report)) + &page::warnings(&warnings) + &page::evidence(&evidence(report))
 }
 

@@ -49,7 +49,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn of(metric: Metric, all: &[Bounds]) -> Self {
+    fn from_bounds(metric: Metric, all: &[Bounds]) -> Self {
         let mut kinds = Self::default();
         for bounds in all {
             let [point, lower, upper] =
@@ -82,13 +82,13 @@ impl Kinds {
 impl Scale {
     /// Whether the axis of these overheads is broken.
     pub fn is_broken(metric: Metric, all: &[Bounds]) -> bool {
-        Kinds::of(metric, all).parts() > 1
+        Kinds::from_bounds(metric, all).parts() > 1
     }
 
     /// Holds zero, the tolerance, every estimate, and as much of every interval as fits beside
     /// them; `ends` are in pixels.
     pub fn new(metric: Metric, all: &[Bounds], tolerance: Option<f64>, ends: (i32, i32)) -> Self {
-        let kinds = Kinds::of(metric, all);
+        let kinds = Kinds::from_bounds(metric, all);
         let (left, right) = (f64::from(ends.0), f64::from(ends.1));
         let part = |is_times: bool, (low, high): (f64, f64), (from, to): (f64, f64)| Part {
             is_times,
@@ -215,11 +215,11 @@ impl Part {
         if self.low < 1.0 {
             let better = log_ticks(self.high.min(1.0).recip(), self.low.recip());
             let better = better.into_iter().rev().filter(|times| *times > 1.0);
-            marks.extend(better.map(|times| (x(times.recip()), of_times(times.recip()))));
+            marks.extend(better.map(|times| (x(times.recip()), format_times(times.recip()))));
         }
         if self.high > 1.0 {
             let worse = log_ticks(self.low.max(1.0), self.high);
-            marks.extend(worse.into_iter().map(|times| (x(times), of_times(times))));
+            marks.extend(worse.into_iter().map(|times| (x(times), format_times(times))));
         }
         marks
     }
@@ -246,7 +246,7 @@ pub fn percent(value: f64) -> String {
 }
 
 /// Formats a factor: `3×`, and below one `1/3×`.
-pub fn of_times(times: f64) -> String {
+pub fn format_times(times: f64) -> String {
     match times {
         times if times < 0.995 => format!("1/{}×", short(times.recip())),
         times => format!("{}×", short(times)),

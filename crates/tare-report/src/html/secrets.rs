@@ -8,7 +8,7 @@ const NAMES: [&str; 7] =
 const MASK: &str = "…";
 
 /// Masks a command line as a shell reads it, word by word, so that what follows a secret is kept.
-pub fn of_command(command: &str) -> String {
+pub fn mask_command(command: &str) -> String {
     let mut told = String::new();
     let mut word = String::new();
     let mut quoted = false;
@@ -17,34 +17,34 @@ pub fn of_command(command: &str) -> String {
             quoted = !quoted;
         }
         if c == ' ' && !quoted {
-            told.push_str(&of_word(&word));
+            told.push_str(&mask_word(&word));
             told.push(' ');
             word.clear();
         } else {
             word.push(c);
         }
     }
-    told + &of_word(&word)
+    told + &mask_word(&word)
 }
 
 /// Masks a word and keeps its quotes.
-fn of_word(word: &str) -> String {
+fn mask_word(word: &str) -> String {
     let inner = word.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     match inner {
-        Some(inner) => format!("'{}'", of_text(inner)),
-        None => of_text(word),
+        Some(inner) => format!("'{}'", mask_text(inner)),
+        None => mask_text(word),
     }
 }
 
 /// Masks values of secret keys, and secrets within texts.
-pub fn of_json(value: &Value) -> Value {
+pub fn mask_json(value: &Value) -> Value {
     match value {
-        Value::String(text) => Value::String(of_text(text)),
-        Value::Array(values) => Value::Array(values.iter().map(of_json).collect()),
+        Value::String(text) => Value::String(mask_text(text)),
+        Value::Array(values) => Value::Array(values.iter().map(mask_json).collect()),
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| match (is_secret(key), value) {
                 (true, Value::String(_) | Value::Number(_)) => (key.clone(), MASK.into()),
-                _ => (key.clone(), of_json(value)),
+                _ => (key.clone(), mask_json(value)),
             };
             Value::Object(fields.iter().map(field).collect())
         }
@@ -58,7 +58,7 @@ fn is_secret(name: &str) -> bool {
 }
 
 /// Masks secrets in "Authorization: Bearer x", "/?token=x&y", "http://user:word@host/".
-fn of_text(text: &str) -> String {
+fn mask_text(text: &str) -> String {
     let text = without_user(text);
     let mut told = String::new();
     let mut rest = text.as_str();
@@ -109,7 +109,7 @@ mod tests {
             ("tare x 'http://h/?token=1&y=2'", "tare x 'http://h/?token=…&y=2'"),
             ("tare x a=http://h:1/ --seed 7", "tare x a=http://h:1/ --seed 7"),
         ] {
-            assert_eq!(of_command(command), expected);
+            assert_eq!(mask_command(command), expected);
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
             "headers": ["Cookie: sid=\"abc\"", "X: 1"], "inner": { "API_KEY": "k", "tokens": [1] },
         });
         assert_eq!(
-            of_json(&plan),
+            mask_json(&plan),
             json!({
                 "password": "…", "token_count": "…", "path": "/x?secret=…", "seed": 7,
                 "headers": ["Cookie:…", "X: 1"], "inner": { "API_KEY": "…", "tokens": [1] },

@@ -65,7 +65,7 @@ fn short(cell: &SweepCell) -> String {
 }
 
 /// Cells that differ in one value only; a figure shows them along that value.
-struct Along<'a> {
+struct CurveGroup<'a> {
     /// The other values, such as "test tcp_rr"; may be empty.
     rest: String,
     key: String,
@@ -74,11 +74,11 @@ struct Along<'a> {
 }
 
 fn curves(sweep: &Sweep) -> String {
-    along(sweep).iter().map(|along| picture(along, &variants(sweep))).collect()
+    curve_groups(sweep).iter().map(|along| picture(along, &variants(sweep))).collect()
 }
 
 /// Groups cells along the numeric key with the most values.
-fn along(sweep: &Sweep) -> Vec<Along<'_>> {
+fn curve_groups(sweep: &Sweep) -> Vec<CurveGroup<'_>> {
     let numbers = |key: &String| {
         let values = sweep.cells.iter().filter_map(|cell| number(cell.values.get(key)?));
         let mut values: Vec<u64> = values.map(f64::to_bits).collect();
@@ -92,13 +92,13 @@ fn along(sweep: &Sweep) -> Vec<Along<'_>> {
     else {
         return Vec::new();
     };
-    let mut found: BTreeMap<String, Along<'_>> = BTreeMap::new();
+    let mut found: BTreeMap<String, CurveGroup<'_>> = BTreeMap::new();
     for cell in &sweep.cells {
         let Some(x) = cell.values.get(key).and_then(|text| number(text)) else { continue };
         let Some(metric) = headline(&cell.report) else { continue };
         let rest = cell.values.iter().filter(|(own, _)| *own != key);
         let rest: Vec<String> = rest.map(|(key, value)| format!("{key} {value}")).collect();
-        let along = found.entry(rest.join(", ")).or_insert_with(|| Along {
+        let along = found.entry(rest.join(", ")).or_insert_with(|| CurveGroup {
             rest: rest.join(", "),
             key: key.clone(),
             cells: Vec::new(),
@@ -106,7 +106,7 @@ fn along(sweep: &Sweep) -> Vec<Along<'_>> {
         });
         along.cells.push((x, cell));
     }
-    let mut all: Vec<Along<'_>> =
+    let mut all: Vec<CurveGroup<'_>> =
         found.into_values().filter(|along| along.cells.len() > 1).collect();
     all.iter_mut().for_each(|along| along.cells.sort_by(|a, b| a.0.total_cmp(&b.0)));
     all
@@ -122,7 +122,7 @@ fn number(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().map(|n| n * factor).filter(|n| n.is_finite())
 }
 
-fn picture(along: &Along<'_>, names: &[String]) -> String {
+fn picture(along: &CurveGroup<'_>, names: &[String]) -> String {
     let metric = along.metric;
     let rest = if along.rest.is_empty() { String::new() } else { format!(" ({})", along.rest) };
     let title = format!("{} by {}{rest}", capital(noun(metric)), along.key.replace('_', " "));
@@ -151,7 +151,7 @@ fn picture(along: &Along<'_>, names: &[String]) -> String {
 fn draw(
     area: &super::plot::Area<'_>,
     canvas: &mut super::plot::Canvas,
-    along: &Along<'_>,
+    along: &CurveGroup<'_>,
     names: &[String],
     lines: &[Vec<(f64, Estimate)>],
 ) -> super::plot::Drawn {
@@ -230,7 +230,7 @@ fn short_number(value: f64) -> String {
 
 fn numbers(
     title: &str,
-    along: &Along<'_>,
+    along: &CurveGroup<'_>,
     names: &[String],
     value: &impl Fn(&SweepCell, &str) -> Option<Estimate>,
 ) -> String {

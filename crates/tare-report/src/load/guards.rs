@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tare_guards::traffic::{Traffic, of_traffic};
+use tare_guards::traffic::{Traffic, traffic_doubts};
 use tare_guards::{Code, Doubt, doubt};
 pub use tare_stats::Severity;
 
@@ -10,8 +10,8 @@ use crate::load::LoadReport;
 use crate::units::{count, percent};
 
 /// Returns the guards that a load trips, gravest first.
-pub fn of_load(report: &LoadReport) -> Vec<Doubt> {
-    let mut guards = of_traffic(&traffic(report));
+pub fn load_doubts(report: &LoadReport) -> Vec<Doubt> {
+    let mut guards = traffic_doubts(&traffic(report));
     guards.extend([unsent(report), connections_busy(report)].into_iter().flatten());
     guards.sort_by_key(|guard| (Reverse(guard.severity), guard.code.family()));
     guards
@@ -48,12 +48,12 @@ fn traffic(report: &LoadReport) -> Traffic {
         chance: 0.0,
         // Requests in flight at the end were sent in time, so they are not missed.
         ended: requests.completed + requests.failed + requests.unfinished_drained,
-        at_once: report.throughput_per_s * mean_ns / 1e9,
+        mean_in_flight: report.throughput_per_s * mean_ns / 1e9,
         // Requests carried in from the warm-up bring latency that they spent before the window.
-        room: 1.0 + mean_ns / report.elapsed_ns.max(1) as f64,
+        littles_law_slack: 1.0 + mean_ns / report.elapsed_ns.max(1) as f64,
         closed_by_server: connections.closed_by_server,
         requests: requests.completed,
-        held: requests.held,
+        ack_delayed: requests.held,
         first_handshakes: u64::from(asked.max_connections),
         handshakes_full: connections.handshakes_full,
         handshakes_resumed: connections.handshakes_resumed,
@@ -102,7 +102,7 @@ mod tests {
         report.requests.failed = 0;
         report.connections.closed_by_server = 0;
         change(&mut report);
-        let found = of_load(&report).into_iter();
+        let found = load_doubts(&report).into_iter();
         found.map(|guard| (guard.code.word().to_owned(), guard.severity)).collect()
     }
 

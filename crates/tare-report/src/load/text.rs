@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::clients::ClientsFound;
+use crate::clients::ClientsSummary;
 use crate::load::guards::Severity;
 use crate::load::{Bar, LoadReport, Series, Stage};
 use crate::units::{bytes, count, counted, duration, percent, rate};
@@ -66,7 +66,7 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
 }
 
 /// Describes which clients made the load, and how evenly.
-fn made_by(clients: &ClientsFound) -> String {
+fn made_by(clients: &ClientsSummary) -> String {
     let seen: Vec<&str> = clients.each.iter().filter_map(|c| c.seen.as_deref()).collect();
     if let [seen] = seen[..] {
         return format!("from {seen}");
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn closed_loop() {
         let mut report = report();
-        report.guards = guards::of_load(&report);
+        report.guards = guards::load_doubts(&report);
         let expected = "\
 GET http://localhost:8080/
 closed loop, 20 kept connections, 1 thread on io_uring, seed 42

@@ -11,7 +11,11 @@ use crate::run::{RunGuard, RunReport};
 /// If mean sizes of replies differ by more, the replies were not the same.
 const REPLY_VOID: f64 = 1.005;
 
-pub fn of_pair(before: &RunDocument, after: &RunDocument, baseline: Option<&str>) -> Vec<RunGuard> {
+pub fn pair_guards(
+    before: &RunDocument,
+    after: &RunDocument,
+    baseline: Option<&str>,
+) -> Vec<RunGuard> {
     let (a, b) = (&before.report, &after.report);
     let mut guards: Vec<RunGuard> = carried(a).chain(carried(b)).collect();
     guards.extend(other_load(a, b));

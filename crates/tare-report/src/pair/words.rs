@@ -12,9 +12,10 @@ use crate::exports::csv::quote;
 use crate::run::Run;
 use crate::run::markdown::{escape, escaped};
 use crate::run::text::{answer as lines, columns, items, prose};
-use crate::run::trust::{Found, warnings};
+use crate::run::trust::{ValueGuards, warnings};
 use crate::run::words::{
-    Answer, TIMES, Table, cell, factor, of_metric, overhead_of, told, verdict_word, within, worse,
+    Answer, TIMES, Table, cell, comparison_sentence, factor, in_metric, overhead_of, verdict_word,
+    within, worse,
 };
 use crate::units::digits;
 
@@ -89,9 +90,9 @@ pub fn answers(document: &PairDocument) -> Vec<Answer> {
     asked.sort_by_key(|change| !is_relative(change));
     let mut all: Vec<Answer> = asked.into_iter().map(|c| answer(document, c)).collect();
     if !document.alone.is_empty() {
-        all.push(Answer::of(format!("only in one of them: {}", document.alone.join(", "))));
+        all.push(Answer::new(format!("only in one of them: {}", document.alone.join(", "))));
     }
-    all.extend(document.gates.iter().map(|gate| Answer::of(gate.sentence())));
+    all.extend(document.gates.iter().map(|gate| Answer::new(gate.sentence())));
     all
 }
 
@@ -107,13 +108,13 @@ fn answer(document: &PairDocument, change: &Change) -> Answer {
         Verdict::Void => format!("{whom} is void{}", why_void(document, change)),
         Verdict::Unresolved => {
             let by = overhead_of(metric, bounds);
-            format!("{whom} against run {earlier}{} is unresolved: {by}", of_metric(metric))
+            format!("{whom} against run {earlier}{} is unresolved: {by}", in_metric(metric))
         }
         verdict => match &change.relative_to {
             Some(_) => ratios(change, earlier, document.tolerance),
             None => {
                 let earlier = format!("in run {earlier}");
-                told(&whom, &earlier, metric, bounds, verdict, document.tolerance)
+                comparison_sentence(&whom, &earlier, metric, bounds, verdict, document.tolerance)
             }
         },
     };
@@ -164,7 +165,7 @@ pub fn text(document: &PairDocument) -> String {
     let mut lines = opening(document);
     lines.extend(columns(&table(document)));
     lines.push(String::new());
-    let brief = warnings(&[Found::of(&document.guards)], variants(document));
+    let brief = warnings(&[ValueGuards::new(&document.guards)], variants(document));
     lines.extend(brief.iter().flat_map(|warning| prose("", &warning.to_string())));
     lines.extend(items("evidence", &evidence(document)));
     let (a, b) = (document.before.id, document.after.id);

@@ -1,13 +1,13 @@
 //! Builds the report from digested rounds: equal rounds give a byte-identical report.
 
-use tare_guards::clients::ClientsFound;
-use tare_guards::run::of_run;
+use tare_guards::clients::ClientsSummary;
+use tare_guards::run::run_guards;
 use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
 use tare_model::Metric;
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::estimate::median;
-use tare_stats::parts::{PartFound, parts};
+use tare_stats::parts::{PartCosts, parts};
 use tare_stats::stopping::Goal;
 use tare_stats::{Estimate, Question, RoundDigest, Verdict};
 
@@ -26,7 +26,7 @@ pub struct RunFacts {
     pub machine: serde_json::Value,
     pub plan: PlanParts,
     /// Settings that the first rounds determined.
-    pub found: Option<Found>,
+    pub found: Option<Calibration>,
     /// Number of lost rounds, and the reason for the first.
     pub lost: (u32, Option<String>),
 }
@@ -38,13 +38,13 @@ impl RunFacts {
     }
 
     pub fn question(&self) -> Question {
-        Question::of(&self.plan)
+        Question::from_plan(&self.plan)
     }
 }
 
 pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
-    let evidence = Evidence::of(&facts.plan, digests, facts.circumstances());
-    let guards = of_run(&evidence);
+    let evidence = Evidence::new(&facts.plan, digests, facts.circumstances());
+    let guards = run_guards(&evidence);
     let names: Vec<&str> =
         facts.plan.variants.iter().map(|variant| variant.name.as_str()).collect();
     let variants = (0..names.len()).map(|index| variant(&evidence, index, &guards)).collect();
@@ -100,7 +100,7 @@ fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
 /// Returns the seconds that slices still need for a verdict.
 fn seconds_needed(evidence: &Evidence<'_>, comparison: &tare_stats::Comparison) -> Option<f64> {
     let rounds = evidence.digests.len() as u32;
-    let needed = Goal::of(evidence.plan).rounds_for(comparison);
+    let needed = Goal::from_plan(evidence.plan).rounds_for(comparison);
     let needed = needed.filter(|_| comparison.in_slices == Verdict::Unresolved)?;
     let more = needed.saturating_sub(rounds).max(1);
     Some(f64::from(more) * seconds_a_round(evidence.digests))
@@ -110,7 +110,7 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
     let Evidence { plan, digests, analysis, .. } = evidence;
     let elapsed_ns: u64 = digests.iter().map(|digest| digest.elapsed_ns).sum();
     let rounds = digests.len() as u32;
-    let goal = Goal::of(plan);
+    let goal = Goal::from_plan(plan);
     let needed = match rounds {
         0 => None,
         1 => goal.rounds_expected(LEVEL),
@@ -165,7 +165,7 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         place: variant.place.name(),
         client: variant.clients.name(),
         parts: parts(evidence.digests, index, LEVEL).into_iter().map(part).collect(),
-        clients: counts.together.as_ref().map(ClientsFound::of),
+        clients: counts.together.as_ref().map(ClientsSummary::new),
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
         place_launches: places::place_launches(evidence, index),
         requests: counts.started,
@@ -200,8 +200,8 @@ fn beside_baseline(
     }
 }
 
-fn part(found: PartFound) -> Part {
-    let PartFound { name, place, metrics } = found;
+fn part(found: PartCosts) -> Part {
+    let PartCosts { name, place, metrics } = found;
     let metrics = metrics.into_iter().map(|(metric, value)| (metric.key_of_part().into(), value));
     Part { name, place, metrics: metrics.collect() }
 }

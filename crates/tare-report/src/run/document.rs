@@ -57,7 +57,7 @@ impl RunDocument {
     pub(crate) fn counts(&self, variant: usize) -> Counts {
         let mut counts = Counts::default();
         for digest in &self.digests {
-            counts.then(&digest.variants[variant].counts);
+            counts.accumulate(&digest.variants[variant].counts);
         }
         counts
     }

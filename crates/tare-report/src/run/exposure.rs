@@ -38,7 +38,10 @@ pub(crate) fn exposure(evidence: &Evidence<'_>, variant: usize) -> Exposure {
     let length = |s: &Sustained| s.bins.iter().map(|bin| bin.ns).sum::<u64>();
     Exposure {
         warmup_ns: median(&mut evidence.loads(variant).map(|load| load.warmup.ns)),
-        warm_after_ns: Surveys::of(evidence.digests).found().get(variant).map(|warm| warm.ns),
+        warm_after_ns: Surveys::from_rounds(evidence.digests)
+            .found()
+            .get(variant)
+            .map(|warm| warm.ns),
         load_ns: median(&mut rounds().map(|round| round.counts.window_ns)),
         requests: median(&mut rounds().map(|round| round.counts.started)),
         sustained_launches: sustained().count() as u32,
@@ -54,7 +57,7 @@ pub(crate) fn seconds(ns: u64) -> String {
 }
 
 /// Describes the load on launches in one sentence.
-pub fn exposed(report: &RunReport) -> String {
+pub fn exposure_sentence(report: &RunReport) -> String {
     let all = || report.variants.iter().map(|variant| &variant.exposure);
     let least = |of: fn(&Exposure) -> u64| all().map(of).min().unwrap_or(0);
     let range = |ns: Vec<u64>| {

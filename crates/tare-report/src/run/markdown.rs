@@ -1,7 +1,7 @@
 //! A run as Markdown, for pull requests.
 
 use crate::run::RunReport;
-use crate::run::trust::{Found, Warning, evidence, trust, warnings};
+use crate::run::trust::{ValueGuards, Warning, evidence, trust, warnings};
 use crate::run::words::{sentences, table};
 
 pub fn render(report: &RunReport) -> String {
@@ -25,7 +25,7 @@ pub fn render(report: &RunReport) -> String {
     }
     let checks: Vec<String> = trust(report).iter().map(ToString::to_string).collect();
     text.push_str(&format!("\n{}\n", escape(&checks.join(" · "))));
-    let warnings = warnings(&[Found::of(&report.guards)], report.variants.len());
+    let warnings = warnings(&[ValueGuards::new(&report.guards)], report.variants.len());
     if !warnings.is_empty() {
         let line = |warning: &Warning| format!("- {}\n", escape(&warning.to_string()));
         let lines: String = warnings.iter().map(line).collect();

@@ -4,14 +4,14 @@ use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::plan::PlanParts;
 
 /// In JSON, `found` is a key of `slices`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownPlan {
     pub parts: PlanParts,
-    pub found: Option<Found>,
+    pub found: Option<Calibration>,
 }
 
 impl ShownPlan {

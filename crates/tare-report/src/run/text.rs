@@ -5,7 +5,7 @@ use tare_model::Metric;
 use unicode_width::UnicodeWidthStr;
 
 use crate::run::RunReport;
-use crate::run::trust::{Found, evidence, trust, warnings};
+use crate::run::trust::{ValueGuards, evidence, trust, warnings};
 use crate::run::words::{Answer, Table, VERDICTS, answers, sign, spare, table, verdict_word};
 
 pub fn render(report: &RunReport) -> String {
@@ -20,7 +20,7 @@ pub fn render(report: &RunReport) -> String {
     lines.push(String::new());
     let checks: Vec<String> = trust(report).iter().map(ToString::to_string).collect();
     lines.extend(items("trust", &checks));
-    let warnings = warnings(&[Found::of(&report.guards)], report.variants.len());
+    let warnings = warnings(&[ValueGuards::new(&report.guards)], report.variants.len());
     lines.extend(warnings.iter().flat_map(|warning| prose("", &warning.to_string())));
     lines.extend(items("evidence", &evidence(report)));
     let id = report.run.id;

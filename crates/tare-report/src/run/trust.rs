@@ -30,7 +30,7 @@ impl Mark {
         }
     }
 
-    fn of(severity: Severity) -> Self {
+    fn from_severity(severity: Severity) -> Self {
         match severity {
             Severity::Note | Severity::Warn => Self::Doubted,
             Severity::Void => Self::Broken,
@@ -61,7 +61,8 @@ pub fn trust(report: &RunReport) -> Vec<Check> {
         // The first of the gravest, which the warning names too.
         graver.rev().max_by_key(|guard| guard.severity)
     };
-    let mark = |guard: Option<&RunGuard>| guard.map_or(Mark::Holds, |g| Mark::of(g.severity));
+    let mark =
+        |guard: Option<&RunGuard>| guard.map_or(Mark::Holds, |g| Mark::from_severity(g.severity));
     let all = |holds: fn(&Variant) -> bool| report.variants.iter().all(holds);
     let replies = |text: &str| match asked(report) {
         Some(asked) => format!("{text} ({asked})"),
@@ -96,7 +97,7 @@ pub fn trust(report: &RunReport) -> Vec<Check> {
         other => item("not warm", other),
     }
     match gravest(&|code| code.family() == Family::Machine) {
-        Some(guard) => item(of_machine(guard.code), Mark::of(guard.severity)),
+        Some(guard) => item(machine_complaint(guard.code), Mark::from_severity(guard.severity)),
         // Use by other processes is known only if all servers are metered.
         None if all(|variant| !variant.parts.is_empty()) => item("machine quiet", Mark::Holds),
         None => {}
@@ -105,7 +106,7 @@ pub fn trust(report: &RunReport) -> Vec<Check> {
     items
 }
 
-fn of_machine(code: Code) -> &'static str {
+fn machine_complaint(code: Code) -> &'static str {
     match code {
         Code::Noisy | Code::Steal => "machine noisy",
         Code::Throttled => "throttled",
@@ -128,7 +129,7 @@ fn sustained(report: &RunReport) -> Option<Check> {
     let found = told.iter().map(|c| confirmation(c, report.run.tolerance));
     let found: Vec<Option<Confirmation>> = found.collect();
     let withheld = report.guards.iter().filter(|guard| guard.code == Code::Unconfirmed);
-    let withheld = withheld.map(|guard| Mark::of(guard.severity)).max();
+    let withheld = withheld.map(|guard| Mark::from_severity(guard.severity)).max();
     let check = |text: String, mark: Mark| Some(Check { text, mark });
     if found.iter().all(Option::is_none) {
         // Cold launches have no sustained load, and unresolved verdicts need no confirmation.
@@ -206,19 +207,19 @@ impl fmt::Display for Warning {
 }
 
 /// Guards of a run, and its value in a sweep.
-pub struct Found<'a> {
+pub struct ValueGuards<'a> {
     pub value: String,
     pub guards: &'a [RunGuard],
 }
 
-impl<'a> Found<'a> {
-    pub fn of(guards: &'a [RunGuard]) -> Self {
+impl<'a> ValueGuards<'a> {
+    pub fn new(guards: &'a [RunGuard]) -> Self {
         Self { value: String::new(), guards }
     }
 }
 
 /// Returns one warning per family: its gravest guard, and the number of others.
-pub fn warnings(runs: &[Found<'_>], variants: usize) -> Vec<Warning> {
+pub fn warnings(runs: &[ValueGuards<'_>], variants: usize) -> Vec<Warning> {
     let mut families: BTreeMap<Family, Vec<&RunGuard>> = BTreeMap::new();
     let all = runs.iter().flat_map(|run| run.guards);
     for guard in all.filter(|guard| is_told(guard)) {
@@ -239,7 +240,12 @@ fn is_told(guard: &RunGuard) -> bool {
     guard.severity != Severity::Note || [Code::FewRounds, Code::SingleLaunch].contains(&guard.code)
 }
 
-fn warning(runs: &[Found<'_>], variants: usize, first: &RunGuard, family: &[&RunGuard]) -> Warning {
+fn warning(
+    runs: &[ValueGuards<'_>],
+    variants: usize,
+    first: &RunGuard,
+    family: &[&RunGuard],
+) -> Warning {
     let mut names: Vec<&str> = Vec::new();
     let mut others: Vec<Code> = Vec::new();
     for guard in family {
@@ -276,7 +282,11 @@ fn warning(runs: &[Found<'_>], variants: usize, first: &RunGuard, family: &[&Run
     };
     let seen = first.line.seen.as_deref().unwrap_or(seen);
     let cure = first.line.cure.clone().or(cure.map(str::to_owned));
-    Warning { mark: Mark::of(first.severity), text: format!("{whom}{seen}{scope}{more}"), cure }
+    Warning {
+        mark: Mark::from_severity(first.severity),
+        text: format!("{whom}{seen}{scope}{more}"),
+        cure,
+    }
 }
 
 /// Most variants or values that are named.
@@ -286,7 +296,7 @@ const NAMED: usize = 3;
 pub fn evidence(report: &RunReport) -> Vec<String> {
     let mut items = vec![load(report)];
     items.extend(placed_in_short(report));
-    items.push(exposed(report));
+    items.push(launches_text(report));
     let how = stopped_early(&report.run).unwrap_or_else(|| "in".into());
     items.push(format!("{how} {}", time(report.run.elapsed_ms as f64 / 1000.0)));
     items.push(format!("seed {}", report.run.seed));
@@ -339,7 +349,7 @@ fn load(report: &RunReport) -> String {
 }
 
 /// Describes the launches, and the load on each.
-fn exposed(report: &RunReport) -> String {
+fn launches_text(report: &RunReport) -> String {
     let least = |of: fn(&Variant) -> u64| report.variants.iter().map(of).min().unwrap_or(0);
     let each = few_digits(least(|variant| variant.exposure.load_ns));
     let words = match report.variants.iter().map(|variant| variant.launches).min() {

@@ -7,7 +7,7 @@ use tare_stats::stopping::Goal;
 use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Estimate, Verdict};
 
-use crate::run::exposure::{exposed, placed};
+use crate::run::exposure::{exposure_sentence, placed};
 use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 use crate::units::{self, bytes, counted, digits, duration, rate};
 pub use crate::units::{BEYOND, signed};
@@ -60,7 +60,7 @@ pub fn table(report: &RunReport) -> Table {
     }
     let rows = report.variants.iter().map(|variant| {
         let mut row = vec![variant.name.clone()];
-        row.extend(columns.iter().map(|column| cell(column.metric, column.of(variant))));
+        row.extend(columns.iter().map(|column| cell(column.metric, column.value(variant))));
         for metric in &asked {
             let comparison = report.asked_of(&variant.name).find(|c| c.metric == *metric);
             match comparison {
@@ -84,7 +84,7 @@ pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
     let asked = report.asked();
     let mut columns = COLUMNS.to_vec();
     columns.extend(asked.iter().filter(|metric| !COLUMNS.contains(metric)));
-    columns.retain(|metric| has(*metric) && tells(*metric, &asked));
+    columns.retain(|metric| has(*metric) && deserves_column(*metric, &asked));
     // Idle CPU is of interest for sidecars; for servers it is nearly zero.
     columns.retain(|metric| *metric != Metric::IdleCpu || has(Metric::LayersCpu));
     let is_much = report.variants.iter().any(Variant::has_much_softirq);
@@ -116,7 +116,7 @@ impl Column {
         }
     }
 
-    fn of<'a>(&self, variant: &'a Variant) -> Option<&'a Estimate> {
+    fn value<'a>(&self, variant: &'a Variant) -> Option<&'a Estimate> {
         match &self.hop {
             None => variant.metric(self.metric).filter(|known| {
                 // Slow rounds have too few replies for a p99; it would describe only the fast ones.
@@ -186,7 +186,7 @@ pub fn spare(report: &RunReport) -> Vec<String> {
 }
 
 /// Whether a metric deserves a column, given the requested metrics.
-fn tells(metric: Metric, asked: &[Metric]) -> bool {
+fn deserves_column(metric: Metric, asked: &[Metric]) -> bool {
     match metric {
         Metric::Bandwidth => asked.contains(&Metric::Bandwidth),
         Metric::Throughput => {
@@ -361,7 +361,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn of(text: String) -> Self {
+    pub(crate) fn new(text: String) -> Self {
         Self { verdict: None, text }
     }
 
@@ -406,11 +406,11 @@ pub fn answers(report: &RunReport) -> Vec<Answer> {
     let untold = others.filter(|variant| report.asked_of(&variant.name).next().is_none());
     all.extend(untold.map(|variant| {
         let why = why_no_verdict(report, &variant.name);
-        Answer::of(format!("{}: no verdict: {why}", variant.name))
+        Answer::new(format!("{}: no verdict: {why}", variant.name))
     }));
     let skipped = report.skipped.iter().map(|one| format!("{}: skipped: {}", one.name, one.reason));
     let gates = report.gates.iter().map(GateResult::sentence);
-    all.extend(skipped.chain(gates).map(Answer::of));
+    all.extend(skipped.chain(gates).map(Answer::new));
     // A void variant is reported once, however many metrics were requested.
     all.dedup();
     all
@@ -428,7 +428,7 @@ fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
         let text = format!("{name} is void: {}", why_no_verdict(report, name));
         return vec![Answer { verdict: Some(Verdict::Void), text }];
     }
-    let (goal, stop) = (Goal::of(&report.plan.parts), &report.plan.parts.stop);
+    let (goal, stop) = (Goal::from_plan(&report.plan.parts), &report.plan.parts.stop);
     let told = |metric: &Metric| {
         let unresolved = |text| Answer { verdict: Some(Verdict::Unresolved), text };
         let Some(value) = only.metric(*metric) else {
@@ -447,7 +447,7 @@ fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
         let text = format!("{name}: {what} ({lower} to {upper})");
         // With a limit on rounds, no precision was requested.
         if goal.knows(value) || stop.rounds.is_some() {
-            return Answer::of(text);
+            return Answer::new(text);
         }
         unresolved(format!("{text}; not known to ± {} %", shortest(goal.precision * 100.0)))
     };
@@ -551,11 +551,17 @@ pub(crate) fn within(tolerance: f64) -> String {
 fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
     let (name, baseline, metric) = (&comparison.variant, baseline_of(report), comparison.metric);
     let bounds = comparison.overhead_percent;
-    let of_metric = of_metric(metric);
+    let of_metric = in_metric(metric);
     let text = match comparison.verdict {
         Verdict::Slower | Verdict::Faster | Verdict::Same => {
-            let text =
-                told(name, baseline, metric, &bounds, comparison.verdict, report.run.tolerance);
+            let text = comparison_sentence(
+                name,
+                baseline,
+                metric,
+                &bounds,
+                comparison.verdict,
+                report.run.tolerance,
+            );
             match (comparison.in_slices_percent, text.strip_suffix(')')) {
                 (Some(_), Some(text)) => format!("{text}, depending on how it is loaded)"),
                 _ => text,
@@ -593,7 +599,7 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
 }
 
 /// Returns " in CPU per request"; empty for throughput, which "slower" implies.
-pub(crate) fn of_metric(metric: Metric) -> String {
+pub(crate) fn in_metric(metric: Metric) -> String {
     match metric {
         Metric::Throughput => String::new(),
         _ => format!(" in {}", noun(metric)),
@@ -601,7 +607,7 @@ pub(crate) fn of_metric(metric: Metric) -> String {
 }
 
 /// Describes that two variants are the same, or by how much they differ.
-pub(crate) fn told(
+pub(crate) fn comparison_sentence(
     name: &str,
     baseline: &str,
     metric: Metric,
@@ -613,7 +619,7 @@ pub(crate) fn told(
     if verdict == Verdict::Same {
         return format!(
             "{name} is the same as {baseline}{} {} (overhead {} to {} %)",
-            of_metric(metric),
+            in_metric(metric),
             within(tolerance),
             signed(lower),
             signed(upper)
@@ -712,7 +718,7 @@ pub fn time(seconds: f64) -> String {
 
 /// Describes the basis of the numbers: the load on launches, and the CPUs.
 pub fn basis(report: &RunReport) -> Vec<String> {
-    std::iter::once(exposed(report)).chain(placed(report)).collect()
+    std::iter::once(exposure_sentence(report)).chain(placed(report)).collect()
 }
 
 /// Describes why the run ended, and after how much.

@@ -34,7 +34,7 @@ pub struct SweepCell {
 }
 
 impl Sweep {
-    pub fn of(cells: Vec<SweepCell>, missing: Vec<MissingCell>) -> Self {
+    pub fn new(cells: Vec<SweepCell>, missing: Vec<MissingCell>) -> Self {
         Self { schema: SCHEMA.into(), cells, missing }
     }
 

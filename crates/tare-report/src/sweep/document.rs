@@ -27,7 +27,7 @@ impl SweepDocument {
             values: values.clone(),
             report: run.report.clone(),
         };
-        let sweep = Sweep::of(runs.iter().map(cell).collect(), missing);
+        let sweep = Sweep::new(runs.iter().map(cell).collect(), missing);
         Self { sweep, runs: runs.into_iter().map(|(_, run)| run).collect() }
     }
 

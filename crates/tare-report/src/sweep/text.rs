@@ -9,9 +9,9 @@ use tare_stats::{Estimate, Verdict};
 use crate::run::csv;
 use crate::run::markdown;
 use crate::run::text::{PAPER, answer, columns, items, prose};
-use crate::run::trust::{Found, Warning, asked, warnings};
+use crate::run::trust::{ValueGuards, Warning, asked, warnings};
 use crate::run::words::{
-    Answer, SIGNS, Table, VERDICTS, cell, differs, noun, of_metric, overhead_of, point_of, sign,
+    Answer, SIGNS, Table, VERDICTS, cell, differs, in_metric, noun, overhead_of, point_of, sign,
     time, verdict_word,
 };
 use crate::run::{Comparison, RunGuard, RunReport, Variant};
@@ -91,8 +91,8 @@ pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     }
     let mut all = vec![values(sweep)];
     all.extend(metrics(sweep).into_iter().map(|metric| {
-        let own = Own::of(sweep, metric);
-        let title = format!("Overhead in {}{} ({SIGNS})", noun(metric), own.of_all());
+        let own = MetricCells::new(sweep, metric);
+        let title = format!("Overhead in {}{} ({SIGNS})", noun(metric), own.shared_values());
         (title, overheads(sweep, metric, &own))
     }));
     all
@@ -216,7 +216,7 @@ pub(crate) fn variants(sweep: &Sweep) -> Vec<String> {
     })
 }
 
-fn overheads(sweep: &Sweep, metric: Metric, own: &Own<'_>) -> Table {
+fn overheads(sweep: &Sweep, metric: Metric, own: &MetricCells<'_>) -> Table {
     let is_other =
         |cell: &RunReport, name: &str| cell.variant(name).is_some_and(|variant| !variant.baseline);
     let mut names = variants(sweep);
@@ -232,14 +232,14 @@ fn overheads(sweep: &Sweep, metric: Metric, own: &Own<'_>) -> Table {
 }
 
 /// The cells in which a metric was requested.
-struct Own<'a> {
+struct MetricCells<'a> {
     cells: Vec<&'a SweepCell>,
     /// Values that all cells share, if others differ: the test, in a sweep over a network.
     shared: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Own<'a> {
-    fn of(sweep: &'a Sweep, metric: Metric) -> Self {
+impl<'a> MetricCells<'a> {
+    fn new(sweep: &'a Sweep, metric: Metric) -> Self {
         let asks = |cell: &&SweepCell| {
             cell.report.comparisons.iter().any(|c| c.asked && c.metric == metric)
         };
@@ -276,7 +276,7 @@ impl<'a> Own<'a> {
     }
 
     /// Returns the shared values: " of test tcp_rr".
-    fn of_all(&self) -> String {
+    fn shared_values(&self) -> String {
         let words = self.shared.iter().map(|(key, value)| format!(" of {key} {value}"));
         words.collect()
     }
@@ -310,7 +310,7 @@ fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
     });
     let all: Vec<(&SweepCell, &Comparison)> = found.collect();
     let baseline = &all.first()?.1.baseline;
-    let values = Own::of(sweep, metric);
+    let values = MetricCells::new(sweep, metric);
     let of = |verdict: Verdict| {
         let own = all.iter().copied().filter(|(_, c)| c.verdict == verdict);
         (verdict, own.collect::<Vec<_>>())
@@ -338,11 +338,11 @@ fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
         format!("{} at {} of {} ({which})", verdict_word(metric, *verdict), own.len(), all.len())
     });
     let words = words.collect::<Vec<_>>().join(", ");
-    Some(Answer::of(format!("{name} against {baseline}{}: {words}", of_metric(metric))))
+    Some(Answer::new(format!("{name} against {baseline}{}: {words}", in_metric(metric))))
 }
 
 /// Describes the least and the largest overhead, and where they were found.
-fn span(metric: Metric, own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> String {
+fn span(metric: Metric, own: &[(&SweepCell, &Comparison)], values: &MetricCells<'_>) -> String {
     let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
     let ends = (
         own.iter().min_by(|a, b| percent(a).total_cmp(&percent(b))),
@@ -364,7 +364,7 @@ fn span(metric: Metric, own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> 
 const NAMED: usize = 3;
 
 /// Lists the values; only the first shows its key.
-fn labels(own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> String {
+fn labels(own: &[(&SweepCell, &Comparison)], values: &MetricCells<'_>) -> String {
     let (named, more) = own.split_at(own.len().min(NAMED));
     let label = |(at, (cell, _)): (usize, &(&SweepCell, &Comparison))| match at {
         0 => values.label(cell),
@@ -378,7 +378,7 @@ fn labels(own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> String {
 }
 
 fn everywhere(metric: Metric, verdict: Verdict, baseline: &str) -> String {
-    let of_metric = of_metric(metric);
+    let of_metric = in_metric(metric);
     match verdict {
         Verdict::Slower | Verdict::Faster => {
             differs(metric, verdict == Verdict::Slower, "", baseline)
@@ -392,8 +392,8 @@ fn everywhere(metric: Metric, verdict: Verdict, baseline: &str) -> String {
 /// Returns the warnings, one per family.
 pub(crate) fn brief(sweep: &Sweep) -> Vec<Warning> {
     let found = sweep.cells.iter();
-    let found = found.map(|cell| Found { value: cell.label(), guards: &cell.report.guards });
-    let found: Vec<Found<'_>> = found.collect();
+    let found = found.map(|cell| ValueGuards { value: cell.label(), guards: &cell.report.guards });
+    let found: Vec<ValueGuards<'_>> = found.collect();
     warnings(&found, variants(sweep).len())
 }
 

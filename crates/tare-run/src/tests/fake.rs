@@ -10,7 +10,9 @@ use tare_io::{DurationNs, Endpoint, Instant};
 use tare_lab::executor::LaneLife;
 use tare_lab::machine;
 use tare_lab::meters::{Quiet, Reading, until_quiet};
-use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, Used, World};
+use tare_lab::world::{
+    CountSettled, Launch, LaunchUsage, LoadSource, MakeLoad, Meter, Placement, ProbeSender, World,
+};
 use tare_lab::{Event, Halt};
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
@@ -251,7 +253,7 @@ impl World for FakeLab {
     type Clients = usize;
     type Load = FakeLoad;
 
-    fn make_way(&mut self, variant: VariantId) {
+    fn tear_down_place(&mut self, variant: VariantId) {
         self.0.say(format!("make way for {}", self.0.servers[variant.0].name));
         self.0.pass(DurationNs::from_secs(3));
     }
@@ -276,7 +278,7 @@ impl World for FakeLab {
         Ok(variant.0)
     }
 
-    fn clients_have_our_cpus(&self, _: VariantId) -> bool {
+    fn clients_share_cpu_numbers(&self, _: VariantId) -> bool {
         true
     }
 
@@ -401,7 +403,7 @@ impl Launch for FakeLaunch {
         self.world.enter(Phase::Listen, self.variant)
     }
 
-    fn not_yet(&mut self, limit: Instant) -> Result<(), Failure> {
+    fn wait_until_ready(&mut self, limit: Instant) -> Result<(), Failure> {
         self.world.pass(DurationNs::from_ms(1));
         let name = self.world.servers[self.variant].name;
         if !self.is_alive() {
@@ -417,15 +419,15 @@ impl Launch for FakeLaunch {
         self.world.servers[self.variant].is_up.get()
     }
 
-    fn what_ended(&mut self) -> (String, Option<String>) {
+    fn describe_end(&mut self) -> (String, Option<String>) {
         ("the server".into(), Some(" (exit status: 9)".into()))
     }
 
-    fn place_gone(&self, _: DurationNs) -> Option<Failure> {
+    fn place_failure(&self, _: DurationNs) -> Option<Failure> {
         None
     }
 
-    fn begin_proofs(&mut self, _: &str, _: &mut dyn Asker) -> Result<(), Failure> {
+    fn begin_proofs(&mut self, _: &str, _: &mut dyn ProbeSender) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -437,7 +439,7 @@ impl Launch for FakeLaunch {
         None
     }
 
-    fn served(&self, _: Expected) -> Option<u64> {
+    fn served(&self, _: CountSettled) -> Option<u64> {
         None
     }
 
@@ -467,10 +469,10 @@ impl Drop for FakeLaunch {
 }
 
 impl Meter for FakeMeter {
-    fn used(&self) -> Used {
+    fn used(&self) -> LaunchUsage {
         let cpu_ns = self.world.servers[self.variant].cpu_ns.get();
         let server = Counters::default().with(Counter::Cpu, cpu_ns).with(Counter::User, cpu_ns);
-        Used { usage: Some(server.into()), threads: vec![[cpu_ns, 0]] }
+        LaunchUsage { usage: Some(server.into()), threads: vec![[cpu_ns, 0]] }
     }
 
     fn parts(&self) -> Vec<LaunchPart> {
@@ -481,12 +483,12 @@ impl Meter for FakeMeter {
 impl MakeLoad for FakeLoad {
     type Clients = usize;
 
-    fn open(&mut self, variant: &usize, plan: &LoadPlan) -> Result<MadeBy, Failure> {
+    fn open(&mut self, variant: &usize, plan: &LoadPlan) -> Result<LoadSource, Failure> {
         assert_eq!(variant_of(plan), *variant);
         let rate = plan.rate.as_ref().and_then(RateProfile::constant_rate);
         self.lane = Some((*variant, 0, rate));
         self.world.opened.set(self.world.opened.get() + 1);
-        Ok(MadeBy { reactor: "arithmetic".into(), ..MadeBy::default() })
+        Ok(LoadSource { reactor: "arithmetic".into(), ..LoadSource::default() })
     }
 
     fn slice(&mut self, stretch: Stretch) -> Result<Measured, Failure> {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tare_io::{Close, Completion, DurationNs, Happened, Instant, Outgoing, Reactor, Token, Wait};
 use tare_load::codec::{
-    AnyCodec, Codec, Decoded, Encoded, FlightId, OfConnection, Request, RequestBytes, Room,
+    AnyCodec, Codec, ConnectionFlights, Decoded, Encoded, FlightId, Request, RequestBytes, Room,
 };
 use tare_load::engine::{Engine, IntervalSink, Next};
 use tare_load::pacer::Pacer;
@@ -127,7 +127,7 @@ impl Codec for Frames {
         &mut self,
         slot: u32,
         input: &mut &[u8],
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         let streams = self.connections.get_mut(&slot).unwrap();
@@ -143,7 +143,7 @@ impl Codec for Frames {
         let (kind, number) = read(&std::mem::take(&mut streams.partial));
         match kind {
             b'R' | b'T' => Ok(streams.take(number).map(|flight| {
-                flights.replied(flight);
+                flights.record_first_byte(flight);
                 let code = if kind == b'R' { GOOD } else { 13 };
                 let reply = Reply { status: 200, keep_alive: true, body_bytes: 1, code };
                 Decoded::Replied(flight, reply)
@@ -186,7 +186,7 @@ impl Codec for Frames {
         &mut self,
         _slot: u32,
         _clean: bool,
-        _flights: &mut OfConnection<'_>,
+        _flights: &mut ConnectionFlights<'_>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         Err(ReplyDefect::ClosedBeforeReply)
     }

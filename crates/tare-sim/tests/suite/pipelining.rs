@@ -10,12 +10,12 @@ use tare_target::behaviour::{Behaviour, Defect, Delay};
 use tare_target::stats::Counter;
 use tare_target::tls::TlsServer;
 
-use crate::worlds::{Case, Found};
+use crate::worlds::{Case, CaseResult};
 
 const PIPELINED: u32 = 16;
 
 /// Runs a case with pipelining, and checks that the counters balance.
-fn pipelined(case: Case) -> Found {
+fn pipelined(case: Case) -> CaseResult {
     Case { pipelined: PIPELINED, ..case }.run(ReactorKind::Simulated).unwrap()
 }
 

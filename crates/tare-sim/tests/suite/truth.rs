@@ -2,13 +2,13 @@
 
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::pacer::RateProfile;
-use tare_model::samples::Favoured;
+use tare_model::samples::ReplySkew;
 use tare_target::behaviour::{Behaviour, Delay, Service, Stall};
 
-use crate::worlds::{Case, Found};
+use crate::worlds::{Case, CaseResult};
 
 /// Simulates a network without latency, so that only the server's times are left.
-fn simulate(case: Case) -> Found {
+fn simulate(case: Case) -> CaseResult {
     let mut case = case;
     case.net.latency = DurationNs::ZERO;
     case.run(ReactorKind::Simulated).unwrap()
@@ -93,7 +93,7 @@ fn percentiles_of_a_known_distribution_come_back() {
 
 /// Returns replies per second of a server that takes waiting requests in turns of 30 µs and `each`
 /// for every request.
-fn of_turns(connections: u32, each: DurationNs, linger: DurationNs) -> f64 {
+fn rate_with_turns(connections: u32, each: DurationNs, linger: DurationNs) -> f64 {
     let service = Service { time: each, workers: 1, turn: DurationNs::from_us(30), sticky: false };
     let window = DurationNs::from_secs(1);
     let found = simulate(Case {
@@ -115,15 +115,16 @@ fn a_client_that_sends_at_once_is_not_seen_by_a_server_that_gains_from_batches()
         for each in [fast, slow] {
             let c = f64::from(connections);
             let truth = c / (30e-6 + c * each.as_secs_f64());
-            let found = of_turns(connections, each, DurationNs::ZERO);
+            let found = rate_with_turns(connections, each, DurationNs::ZERO);
             assert!((found / truth - 1.0).abs() < 0.005, "{connections}: {found}, not {truth}");
         }
     }
     // Replies that wait for each other leave the server idle, which changes its turns. A faster
     // server is affected more, so that the loss looks smaller than it is.
     let linger = DurationNs::from_us(50);
-    let at_once = of_turns(10, slow, DurationNs::ZERO) / of_turns(10, fast, DurationNs::ZERO);
-    let lingering = of_turns(10, slow, linger) / of_turns(10, fast, linger);
+    let at_once =
+        rate_with_turns(10, slow, DurationNs::ZERO) / rate_with_turns(10, fast, DurationNs::ZERO);
+    let lingering = rate_with_turns(10, slow, linger) / rate_with_turns(10, fast, linger);
     assert!(lingering > at_once + 0.03, "{lingering} with lingering, {at_once} without");
 }
 
@@ -142,7 +143,7 @@ fn connections_that_stay_with_a_worker_by_lot_are_served_unevenly_and_counted() 
         });
         let answered: u64 = found.replies.iter().sum();
         assert_eq!(answered, found.tally.counts.good + found.tally.counts.drained);
-        Favoured::of(&found.replies).unwrap().share()
+        ReplySkew::from_replies(&found.replies).unwrap().share()
     };
     let shared = favoured(false);
     assert!((0.25..0.26).contains(&shared), "{shared} where any worker takes any request");
@@ -175,7 +176,7 @@ fn the_same_seed_gives_the_same_run() {
         poisson: true,
         ..at_rate(1000.0, 5)
     };
-    let summary = |found: &Found| {
+    let summary = |found: &CaseResult| {
         let latency = &found.tally.latency;
         let values: Vec<_> = latency.from_due.recorded().collect();
         (values, found.tally.counts.status.clone(), found.failures())

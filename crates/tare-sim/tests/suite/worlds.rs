@@ -81,14 +81,14 @@ impl Default for Case {
 }
 
 /// The results of a case, including connections opened beforehand.
-pub struct Found {
+pub struct CaseResult {
     pub tally: Tally,
     /// Replies on each connection; in simulation only.
     pub replies: Vec<u64>,
     pub stats: Stats,
 }
 
-impl Found {
+impl CaseResult {
     pub fn stat(&self, counter: Counter) -> u64 {
         self.stats.get(counter)
     }
@@ -101,7 +101,7 @@ impl Found {
 
 impl Case {
     /// Runs in one world, and checks that the counters balance.
-    pub fn run(&self, kind: ReactorKind) -> Result<Found, LoadError> {
+    pub fn run(&self, kind: ReactorKind) -> Result<CaseResult, LoadError> {
         let found = match kind {
             ReactorKind::Simulated => self.simulate(),
             real => self.run_for_real(real)?,
@@ -111,7 +111,7 @@ impl Case {
     }
 
     /// Runs in every world and checks each result.
-    pub fn everywhere(&self, check: impl Fn(&Found)) {
+    pub fn everywhere(&self, check: impl Fn(&CaseResult)) {
         for kind in KINDS {
             println!("on {}", kind.name());
             match self.run(kind) {
@@ -164,7 +164,7 @@ impl Case {
         Requests::Parts(parts.into())
     }
 
-    fn simulate(&self) -> Found {
+    fn simulate(&self) -> CaseResult {
         let pacer = match &self.rate {
             None => Pacer::Closed,
             Some(profile) => {
@@ -190,12 +190,12 @@ impl Case {
         };
         let outcome = world.run(engine, self.stretch());
         let mut tally = outcome.tally;
-        tally.counts.then(&outcome.opening.counts);
+        tally.counts.accumulate(&outcome.opening.counts);
         tally.failures.merge(&outcome.opening.failures);
-        Found { tally, replies: outcome.life.replies, stats: outcome.stats }
+        CaseResult { tally, replies: outcome.life.replies, stats: outcome.stats }
     }
 
-    fn run_for_real(&self, kind: ReactorKind) -> Result<Found, LoadError> {
+    fn run_for_real(&self, kind: ReactorKind) -> Result<CaseResult, LoadError> {
         let target = Target::start(&TargetPlan {
             listen: Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
             behaviour: self.behaviour.clone(),
@@ -211,7 +211,7 @@ impl Case {
         assert_eq!(result.opened.how, kind.name());
         // Joins the target's threads, so that its counters are final.
         drop(target);
-        Ok(Found { tally: result.total, replies: Vec::new(), stats })
+        Ok(CaseResult { tally: result.total, replies: Vec::new(), stats })
     }
 
     pub fn plan(&self, kind: ReactorKind, endpoint: Endpoint) -> LoadPlan {

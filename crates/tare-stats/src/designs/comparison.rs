@@ -100,7 +100,7 @@ impl<'a> ComparisonDesign<'a> {
         }
         self.taken = rounds.len();
         self.checks_fail |= self.check_due && self.checks(rounds) == 0;
-        self.ended = self.verdict_on_going_on(rounds);
+        self.ended = self.reason_to_end(rounds);
         self.check_due = self.ended.is_none() && self.wants_check(rounds);
     }
 
@@ -111,12 +111,12 @@ impl<'a> ComparisonDesign<'a> {
         surveys: &Surveys,
         left: DurationNs,
     ) -> CellOrder {
-        let fit = Fit::of(self.plan);
+        let fit = Fit::from_plan(self.plan);
         let cold = self.plan.slices.cold;
         CellOrder {
             cell: self.cell,
             rates: Vec::new(),
-            shape: cold.map(SliceShape::of_cold).or(seen.shape),
+            shape: cold.map(SliceShape::from_cold_start).or(seen.shape),
             fit,
             is_cold: cold.is_some(),
             cycles: self.cycles(seen, surveys, left),
@@ -187,7 +187,7 @@ impl<'a> ComparisonDesign<'a> {
         self.ended.get_or_insert(why);
     }
 
-    fn verdict_on_going_on(&mut self, all: &[RoundDigest]) -> Option<Ended> {
+    fn reason_to_end(&mut self, all: &[RoundDigest]) -> Option<Ended> {
         let rounds = all.len() as u32;
         if rounds == ROUNDS_MIN && !self.allows_void && self.rules.forbid_all(self.plan, all) {
             return Some(Ended::Void);
@@ -197,8 +197,8 @@ impl<'a> ComparisonDesign<'a> {
         }
         // A goal that was reached is checked again until the run ends, which may be later.
         if self.plan.stop.rounds.is_none() && (self.is_reached || is_look(rounds)) {
-            let analysis = analyse(all, &Question::of(self.plan));
-            let is_precise = Goal::of(self.plan).is_reached(&analysis);
+            let analysis = analyse(all, &Question::from_plan(self.plan));
+            let is_precise = Goal::from_plan(self.plan).is_reached(&analysis);
             self.are_decided = !self.limits.is_empty()
                 && self.limits.iter().all(|limit| limit.is_decided(&analysis));
             self.is_reached = is_precise || self.are_decided;
@@ -238,12 +238,12 @@ impl<'a> ComparisonDesign<'a> {
             check.is_some_and(|check| check.agreement == Agreement::Unclear)
         };
         let is_unclear = || {
-            let analysis = analyse(all, &Question::of(self.plan));
+            let analysis = analyse(all, &Question::from_plan(self.plan));
             analysis.comparisons.iter().any(unclear)
         };
         // If the number of rounds is fixed, any of them may be the last.
         let concludes = self.is_reached || self.plan.stop.rounds.is_some();
-        let is_worth_it = concludes || !checks_are_dear(all);
+        let is_worth_it = concludes || !checks_are_expensive(all);
         (checks < CHECKS_MAX && is_worth_it && is_unclear())
             || (concludes && checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))
     }
@@ -296,8 +296,8 @@ impl<'a> ComparisonDesign<'a> {
 
     /// Time of one slice of every variant.
     fn cycle_seconds(&self, seen: &CellHistory<'_>) -> f64 {
-        let cold = self.plan.slices.cold.map(SliceShape::of_cold);
-        let shape = cold.or(seen.shape).unwrap_or_else(|| Fit::of(self.plan).first());
+        let cold = self.plan.slices.cold.map(SliceShape::from_cold_start);
+        let shape = cold.or(seen.shape).unwrap_or_else(|| Fit::from_plan(self.plan).first());
         self.cycle_cost().seconds(&shape)
     }
 
@@ -319,7 +319,7 @@ impl Design for ComparisonDesign<'_> {
 
 /// Whether checks under sustained load took most of the time, which imprecise rounds need: ten
 /// variants in turns take half a minute for one check.
-fn checks_are_dear(rounds: &[RoundDigest]) -> bool {
+fn checks_are_expensive(rounds: &[RoundDigest]) -> bool {
     // The first load of a launch is its warm-up.
     let warm_ns = |load: &Sustained| if load.cold { u64::MAX } else { 0 };
     let looks: u64 = rounds.iter().map(|digest| looks_ns(digest, warm_ns)).sum();

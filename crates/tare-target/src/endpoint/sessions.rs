@@ -32,7 +32,7 @@ pub struct Session {
 const SESSIONS_MAX: usize = 4096;
 
 impl Sessions {
-    pub fn of(&self, number: u64, from: IpAddr) -> Arc<Session> {
+    pub fn get_or_create(&self, number: u64, from: IpAddr) -> Arc<Session> {
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(entry) = all.iter().rev().find(|entry| entry.number == number) {
             return entry.session.clone();
@@ -95,9 +95,10 @@ mod tests {
     fn an_address_cannot_make_the_sessions_of_another_go() {
         let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let sessions = Sessions::default();
-        sessions.of(7, one).bytes.store(42, Ordering::Relaxed);
-        (100..100 + 3 * SESSIONS_MAX as u64).for_each(|number| drop(sessions.of(number, other)));
-        assert_eq!(sessions.of(7, one).bytes.load(Ordering::Relaxed), 42);
+        sessions.get_or_create(7, one).bytes.store(42, Ordering::Relaxed);
+        (100..100 + 3 * SESSIONS_MAX as u64)
+            .for_each(|number| drop(sessions.get_or_create(number, other)));
+        assert_eq!(sessions.get_or_create(7, one).bytes.load(Ordering::Relaxed), 42);
         assert!(sessions.0.lock().unwrap().len() <= SESSIONS_MAX);
     }
 }

@@ -18,14 +18,15 @@ use tare_io::{DurationNs, SetupError};
 use tare_load::protocol::content::{Checker, content};
 use tare_load::protocol::stream::receive_bytes;
 use tare_load::protocol::wire::{
-    ASK, DONE, GO, GREETING_BYTES, Greeting, ORDER_BYTES, Order, Purpose, STOP, called,
+    ASK, CallOrder, DONE, GO, GREETING_BYTES, Greeting, ORDER_BYTES, Purpose, STOP,
+    encode_call_result,
 };
 
 use super::sessions::{Session, Sessions};
-use super::{EndpointPlan, NetEndpoint, Obeys};
+use super::{EndpointPlan, NetEndpoint, RemoteControl};
 
 /// State shared by all threads.
-pub struct Door {
+pub struct TcpServer {
     listener: TcpListener,
     plan: EndpointPlan,
     /// Endpoints on other ports, opened at a client's request.
@@ -60,7 +61,7 @@ const SENDS_A_LOOK: u32 = 16;
 const LITTLE: usize = 16 * 1024;
 const REST: Duration = Duration::from_micros(40);
 
-impl Door {
+impl TcpServer {
     pub fn new(
         listener: OwnedFd,
         plan: &EndpointPlan,
@@ -111,7 +112,7 @@ impl Door {
     fn accept(&self) -> Result<Option<TcpStream>, SetupError> {
         match self.listener.accept() {
             Ok((stream, _)) => Ok(Some(stream)),
-            Err(error) if socket::is_not_yet(&error) => Ok(None),
+            Err(error) if socket::is_retryable(&error) => Ok(None),
             // The client went away while it was in the backlog.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(None),
             // Out of file descriptors or memory; other connections may free some.
@@ -152,7 +153,7 @@ impl Door {
             return Err(ErrorKind::AddrNotAvailable.into());
         }
         let listen = SocketAddr::new(self.plan.listen.ip(), port);
-        let plan = EndpointPlan { listen, obeys: Obeys::Nobody, ..self.plan.clone() };
+        let plan = EndpointPlan { listen, obeys: RemoteControl::Nobody, ..self.plan.clone() };
         others.push(NetEndpoint::start(&plan).map_err(|error| error.source)?);
         Ok(())
     }
@@ -170,7 +171,7 @@ impl Door {
         }
         line.looks_left.set(None);
         let greeting = Greeting::parse(&greeting).ok_or(ErrorKind::InvalidData)?;
-        let session = || self.sessions.of(greeting.session, from);
+        let session = || self.sessions.get_or_create(greeting.session, from);
         match greeting.purpose {
             Purpose::Messages { request_bytes, reply_bytes, close } => {
                 self.answer(&line, buffer, (request_bytes, reply_bytes), close)
@@ -188,7 +189,7 @@ impl Door {
             }
             Purpose::Count => tell_counts(&line, &session()),
             Purpose::Calls if self.plan.calls => make_calls(&line),
-            Purpose::Listen { port } if self.plan.obeys != Obeys::Nobody => {
+            Purpose::Listen { port } if self.plan.obeys != RemoteControl::Nobody => {
                 self.listen_too(port)?;
                 line.write(&[DONE])
             }
@@ -205,8 +206,10 @@ impl Door {
 
     fn obeys_quit(&self, from: IpAddr, said: u64) -> bool {
         match self.plan.obeys {
-            Obeys::Nobody => false,
-            Obeys::Clients { token } => from.to_canonical().is_loopback() || token == Some(said),
+            RemoteControl::Nobody => false,
+            RemoteControl::Clients { token } => {
+                from.to_canonical().is_loopback() || token == Some(said)
+            }
         }
     }
 
@@ -223,7 +226,7 @@ impl Door {
             let mut got = 0u64;
             while got < u64::from(request_bytes) {
                 let most = buffer.len().min((u64::from(request_bytes) - got) as usize);
-                let n = line.some(&mut buffer[..most])?;
+                let n = line.receive_some(&mut buffer[..most])?;
                 if n == 0 {
                     return if got == 0 { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) };
                 }
@@ -266,11 +269,11 @@ struct Line<'a> {
 
 impl Line<'_> {
     /// Receives some bytes; returns 0 at the end of the stream.
-    fn some(&self, into: &mut [u8]) -> io::Result<usize> {
+    fn receive_some(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut stream = self.stream;
             match stream.read(into) {
-                Err(error) if socket::is_not_yet(&error) => self.go_on()?,
+                Err(error) if socket::is_retryable(&error) => self.check_limits()?,
                 done => return done,
             }
         }
@@ -280,7 +283,7 @@ impl Line<'_> {
     fn read(&self, into: &mut [u8]) -> io::Result<bool> {
         let mut got = 0;
         while got < into.len() {
-            match self.some(&mut into[got..])? {
+            match self.receive_some(&mut into[got..])? {
                 0 if got == 0 => return Ok(false),
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 n => got += n,
@@ -294,14 +297,14 @@ impl Line<'_> {
             let mut stream = self.stream;
             match stream.write(bytes) {
                 Ok(n) => bytes = &bytes[n..],
-                Err(error) if socket::is_not_yet(&error) => self.go_on()?,
+                Err(error) if socket::is_retryable(&error) => self.check_limits()?,
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    fn go_on(&self) -> io::Result<()> {
+    fn check_limits(&self) -> io::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(ErrorKind::Interrupted.into());
         }
@@ -328,7 +331,7 @@ fn receive(
     let gathers = message_bytes <= SMALL_MESSAGE;
     let most = if gathers { buffer.len() } else { receive_bytes(message_bytes) };
     loop {
-        let n = line.some(&mut buffer[..most])?;
+        let n = line.receive_some(&mut buffer[..most])?;
         if n == 0 {
             return Ok(());
         }
@@ -353,8 +356,8 @@ fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()
         if word[0] != GO {
             return Err(ErrorKind::InvalidData.into());
         }
-        let mut heard = Heard::Nothing;
-        while heard == Heard::Nothing {
+        let mut heard = ClientWord::Nothing;
+        while heard == ClientWord::Nothing {
             // Looking for a word after every small message would add to its cost.
             for _ in 0..if message_bytes <= SMALL_MESSAGE { SENDS_A_LOOK } else { 1 } {
                 let bytes = content(sent, message_bytes as usize);
@@ -362,29 +365,29 @@ fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()
                 sent += bytes.len() as u64;
                 session.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
-            heard = hear(line)?;
+            heard = poll_word(line)?;
         }
-        if heard == Heard::End {
+        if heard == ClientWord::End {
             return Ok(());
         }
     }
 }
 
 #[derive(PartialEq)]
-enum Heard {
+enum ClientWord {
     Nothing,
     Stop,
     End,
 }
 
 /// Reads the client's next word, if there is one, without waiting.
-fn hear(line: &Line<'_>) -> io::Result<Heard> {
+fn poll_word(line: &Line<'_>) -> io::Result<ClientWord> {
     let mut word = [0; 1];
     match socket::receive_now(line.stream.as_raw_fd(), &mut word) {
-        Ok(0) => Ok(Heard::End),
-        Ok(_) if word[0] == STOP => Ok(Heard::Stop),
+        Ok(0) => Ok(ClientWord::End),
+        Ok(_) if word[0] == STOP => Ok(ClientWord::Stop),
         Ok(_) => Err(ErrorKind::InvalidData.into()),
-        Err(error) if socket::is_not_yet(&error) => Ok(Heard::Nothing),
+        Err(error) if socket::is_retryable(&error) => Ok(ClientWord::Nothing),
         Err(error) => Err(error),
     }
 }
@@ -403,9 +406,9 @@ fn tell_counts(line: &Line<'_>, session: &Session) -> io::Result<()> {
 fn make_calls(line: &Line<'_>) -> io::Result<()> {
     let mut order = [0; ORDER_BYTES];
     while line.read(&mut order)? {
-        let order = Order::parse(&order).ok_or(ErrorKind::InvalidData)?;
-        let made = tare_io::calls::make(order.call, order.length);
-        line.write(&called(&made))?;
+        let order = CallOrder::parse(&order).ok_or(ErrorKind::InvalidData)?;
+        let made = tare_io::calls::repeat_for(order.call, order.length);
+        line.write(&encode_call_result(&made))?;
     }
     Ok(())
 }

@@ -172,7 +172,7 @@ impl Datagrams<'_> {
         {
             return false;
         }
-        let session = self.sessions.of(greeting.session, from.ip());
+        let session = self.sessions.get_or_create(greeting.session, from.ip());
         self.streams.insert(
             from,
             Stream { session, next_number: 0, checker: Checker::default(), heard: monotonic_now() },

@@ -8,7 +8,7 @@ use tare_io::{DurationNs, ReactorKind};
 use tare_model::layers::TlsVersion;
 use tare_model::load::{CONNECTIONS, EXPECT_STATUS, Idle, LoadSpec, TIMEOUT};
 use tare_model::status::StatusSet;
-use tare_model::text::{reactor_of, si_number};
+use tare_model::text::{parse_reactor, si_number};
 
 use super::words::{cpu_list, duration, positive_duration};
 
@@ -107,7 +107,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
     /// Kernel interface: io_uring or epoll; default: the first that works
-    #[arg(long, value_name = "NAME", value_parser = reactor_of)]
+    #[arg(long, value_name = "NAME", value_parser = parse_reactor)]
     reactor: Option<ReactorKind>,
 }
 

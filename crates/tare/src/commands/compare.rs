@@ -18,7 +18,7 @@ use crate::load::outputs::FormFiles;
 use crate::load::url_list;
 use crate::run::RunOptions;
 use crate::run::begin::run_new;
-use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, percent};
+use crate::run::choices::{EFFECT_PRECISION, MAX_TIME, PRECISION, percent};
 use crate::run::gate::Gate;
 use crate::run::machine::check_machine;
 use crate::run::places::{divide_cpus, store_path};
@@ -257,7 +257,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         load.path = Some(path.clone());
         for variant in &mut variants {
             let asked = variant.ask_for(path);
-            asked.map_err(|why| why.of(&format!("variant '{}'", variant.name)))?;
+            asked.map_err(|why| why.named(&format!("variant '{}'", variant.name)))?;
         }
     }
     let (load_cpus, server_cpus) =
@@ -269,7 +269,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         seed: random_seed(),
         stop: Stop {
             precision: PRECISION,
-            of_effect: OF_EFFECT,
+            of_effect: EFFECT_PRECISION,
             tolerance: PRECISION,
             max_time: MAX_TIME,
             metrics: Vec::new(),
@@ -369,7 +369,7 @@ fn name_and_url(text: &str) -> (&str, &str) {
 
 impl Compare {
     /// Records the order in which URLs and launches were typed.
-    pub fn order_by(&mut self, matches: &ArgMatches) {
+    pub fn record_order(&mut self, matches: &ArgMatches) {
         let indices = |id: &str| matches.indices_of(id).into_iter().flatten();
         let urls = indices("variants").zip(&self.variants).map(|(at, t)| (at, name_and_url(t).0));
         let launches = self.launch.iter().map(|t| t.split_once('=').map_or("", |(name, _)| name));
@@ -413,7 +413,7 @@ mod tests {
             let words = std::iter::once("compare").chain(words.iter().copied());
             let matches = Alone::command().try_get_matches_from(words).unwrap();
             let mut alone = Alone::from_arg_matches(&matches).unwrap();
-            alone.compare.order_by(&matches);
+            alone.compare.record_order(&matches);
             let all = variants(&alone.compare).unwrap();
             all.into_iter().map(|variant| variant.name).collect::<Vec<_>>()
         };

@@ -42,7 +42,7 @@ pub fn run(args: &Filter) -> Result<(), Failure> {
 }
 
 /// Parses the name of a filter or the path of a library.
-fn named(text: &str, prefix: &str) -> Result<FilterSpec, Failure> {
+fn parse_filter(text: &str, prefix: &str) -> Result<FilterSpec, Failure> {
     let usage = |why: String| Failure::usage(format!("filter '{text}': {why}"));
     let is_path = text.contains('/') || Path::new(text).extension().is_some_and(|e| e == "so");
     let spec = if is_path {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_import::{FileDrafts, Found, Import as Imported, Trouble, assemble, printable};
+use tare_import::{FileContents, FileDrafts, Import as Imported, Trouble, assemble, printable};
 use tare_io::files::open_input;
 use tare_io::time::wall_unix_ms;
 use tare_report::import::{ImportDocument, sources};
@@ -63,7 +63,7 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     if args.dry_run {
         let document = ImportDocument::new(import, 0, wall_unix_ms(), version);
         let told = format!("\n{}nothing was kept (--dry-run)\n", sources(&document));
-        if outputs.take_stdout() {
+        if outputs.uses_stdout() {
             print_stderr(&told);
         }
         return outputs.write(&document, Some(&told));
@@ -95,10 +95,10 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
         return Err(Failure::flag("--as", "''", "a variant needs a name"));
     }
     let (lines, names): (Vec<String>, Vec<String>) =
-        args.names.iter().cloned().partition(|name| of_line(name, &args.files).is_some());
+        args.names.iter().cloned().partition(|name| parse_line_name(name, &args.files).is_some());
     let lines: Vec<(String, u32, String)> =
-        lines.iter().filter_map(|name| of_line(name, &args.files)).collect();
-    if let Some(name) = names.iter().find(|name| looks_like_a_line(name)) {
+        lines.iter().filter_map(|name| parse_line_name(name, &args.files)).collect();
+    if let Some(name) = names.iter().find(|name| has_line_form(name)) {
         return Err(Failure::flag(
             "--as",
             name,
@@ -125,7 +125,7 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
         };
         let found = tare_import::read(&file, open(path)?)
             .map_err(|Trouble { line, why }| Failure::usage(format!("{file}:{line}: {why}")))?;
-        let given_at = at_lines(&lines, &file, &found)?;
+        let given_at = names_by_line(&lines, &file, &found)?;
         files.push(FileDrafts { file, given, given_at, found });
     }
     let named: Vec<&str> = files.iter().map(|file| base(&file.file)).collect();
@@ -146,7 +146,7 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
 }
 
 /// Parses `FILE:LINE=NAME` if FILE is one of these files, as typed or as shown.
-fn of_line(name: &str, files: &[PathBuf]) -> Option<(String, u32, String)> {
+fn parse_line_name(name: &str, files: &[PathBuf]) -> Option<(String, u32, String)> {
     files.iter().find_map(|file| {
         let given = printable(&file.display().to_string());
         let shown = if given == "-" { "stdin".to_owned() } else { given.clone() };
@@ -157,17 +157,17 @@ fn of_line(name: &str, files: &[PathBuf]) -> Option<(String, u32, String)> {
 }
 
 /// Whether a name has the form `FILE:LINE=NAME`; with an unknown file, it is a typing error.
-fn looks_like_a_line(name: &str) -> bool {
+fn has_line_form(name: &str) -> bool {
     let before = name.split_once('=').map(|(before, _)| before);
     let line = before.and_then(|before| before.rsplit_once(':')).map(|(_, line)| line);
     line.is_some_and(|line| !line.is_empty() && line.chars().all(|c| c.is_ascii_digit()))
 }
 
 /// Returns the names given to a file's outputs, by line.
-fn at_lines(
+fn names_by_line(
     all: &[(String, u32, String)],
     file: &str,
-    found: &Found,
+    found: &FileContents,
 ) -> Result<BTreeMap<u32, String>, Failure> {
     let mut named = BTreeMap::new();
     for (_, line, name) in all.iter().filter(|(of, ..)| of == file) {

@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand};
 use tare_kube::exec::{self, Exec};
-use tare_kube::{KubeError, Which};
+use tare_kube::{ClusterSelector, KubeError};
 
 use tare_model::Failure;
 
@@ -43,7 +43,7 @@ struct ExecArgs {
 pub fn run(args: &Kubernetes) -> Result<(), Failure> {
     let Command::Exec(args) = &args.command;
     let exec = Exec {
-        which: Which::of_context(args.context.as_deref()),
+        which: ClusterSelector::from_context(args.context.as_deref()),
         namespace: args.namespace.clone(),
         pod: args.pod.clone(),
         container: args.container.clone(),

@@ -20,7 +20,7 @@ use tare_report::load::text;
 use crate::args::load::{LoadArgs, default_threads};
 use crate::args::words::{count, duration, positive_duration};
 use crate::load::addresses::{address_of, random_seed};
-use crate::load::describe::{Found, Request, describe};
+use crate::load::describe::{LoadOutcome, Request, describe};
 use crate::load::elsewhere;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
@@ -117,7 +117,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
             if result.is_err() && interrupted() {
                 return Err(Failure::interrupted());
             }
-            describe(&request, &plan, Found::here(&result?), intervals, interrupted())
+            describe(&request, &plan, LoadOutcome::local(&result?), intervals, interrupted())
         }
         places => elsewhere::run(places, &plan, &request, &mut watch, &stop)?,
     };

@@ -9,15 +9,15 @@ use clap::Args;
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
 use tare_model::load::{Family, Load, LoadSpec};
 use tare_model::net::NetTest;
-use tare_model::text::{reactor_of, si_number};
+use tare_model::text::{parse_reactor, si_number};
 use tare_report::net::{NetReport, SCHEMA, render};
-use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
+use tare_target::endpoint::{EndpointPlan, Loss, RemoteControl};
 
 use crate::args::words::{cpu_list, duration, positive_duration};
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::net::measure::{Found, Rounds, measure, plans};
+use crate::net::measure::{NetMeasured, Rounds, measure, plans};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
 use crate::run::places::store_path;
@@ -86,7 +86,7 @@ pub struct Net {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
     /// Kernel interface: io_uring or epoll; default: the first that works
-    #[arg(long, value_name = "NAME", value_parser = reactor_of)]
+    #[arg(long, value_name = "NAME", value_parser = parse_reactor)]
     reactor: Option<ReactorKind>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
@@ -151,7 +151,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
     let rounds = Rounds { rounds: args.rounds, window, seed };
     let store = store_path(args.store.as_ref())?;
     let plans = plans(host, address, cells, rounds)?;
-    let Found { cells, runs, written } = measure(&plans, &store, &stop)?;
+    let NetMeasured { cells, runs, written } = measure(&plans, &store, &stop)?;
     let interrupted = interrupt::was_interrupted();
     let endpoint = address.to_string();
     let report = NetReport { schema: SCHEMA.into(), endpoint, seed, runs, interrupted, cells };
@@ -226,7 +226,7 @@ fn run_serve(args: &Net) -> Result<(), Failure> {
         sockets: SocketOptions { nodelay, buffer_bytes: args.socket_buffer },
         connections_max: connections_max(),
         calls: args.calls,
-        obeys: Obeys::Nobody,
+        obeys: RemoteControl::Nobody,
         delay: args.delay,
         loss: Loss { share: args.loss, seed: args.seed.unwrap_or(0) },
     };

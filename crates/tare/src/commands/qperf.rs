@@ -10,7 +10,7 @@ use tare_lab::machine::Machine;
 use tare_model::load::{Family, Load, LoadSpec};
 use tare_model::net::NetTest;
 use tare_report::net::NetCell;
-use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
+use tare_target::endpoint::{EndpointPlan, Loss, RemoteControl};
 
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
@@ -51,10 +51,10 @@ pub fn run(args: &Qperf) -> Result<(), Failure> {
 
 fn run_words(words: &[String]) -> Result<(), Failure> {
     if words.iter().any(|word| ["-h", "--help"].contains(&word.as_str())) {
-        return said(HELP);
+        return print_out(HELP);
     }
     if words.iter().any(|word| ["-V", "--version"].contains(&word.as_str())) {
-        return said(&format!("tare qperf {}\n", env!("CARGO_PKG_VERSION")));
+        return print_out(&format!("tare qperf {}\n", env!("CARGO_PKG_VERSION")));
     }
     let asked = options::parse(words).map_err(|why| Failure::usage(format!("qperf: {why}")))?;
     let Some(host) = &asked.host else { return run_server(&asked) };
@@ -63,10 +63,10 @@ fn run_words(words: &[String]) -> Result<(), Failure> {
     let address = address_of(host, asked.listen_port, Family::Any)?;
     for test in &asked.tests {
         match test.test {
-            Test::Conf => said(&conf(address, &test.with, &stop)?)?,
+            Test::Conf => print_out(&conf(address, &test.with, &stop)?)?,
             Test::Quit => {
                 remote::quit(address, asked.token.as_deref(), &stop)?;
-                said("quit:\n")?;
+                print_out("quit:\n")?;
             }
             _ => run_loops(test, &test.with.loops, test.with.clone(), address, &stop)?,
         }
@@ -123,7 +123,7 @@ fn run_test(
         timeout: with.timeout,
         ..LoadSpec::default()
     };
-    let load = Load::try_from(spec).map_err(|why| why.of(&format!("qperf: {}", test.name())))?;
+    let load = Load::try_from(spec).map_err(|why| why.named(&format!("qperf: {}", test.name())))?;
     let address = match with.ip_port {
         Some(port) => remote::on_port(address, port, stop)?,
         None => address,
@@ -140,7 +140,7 @@ fn run_test(
         let why = why.unwrap_or_else(|| "nothing came in the time given".into());
         return Err(Failure::target(format!("{}: {why}", test.name())));
     };
-    said(&block(test.name(), &lines(test, with, cell), &with.show))
+    print_out(&block(test.name(), &lines(test, with, cell), &with.show))
 }
 
 /// Default sizes of qperf.
@@ -188,7 +188,7 @@ fn lines(test: Test, with: &Settings, cell: &NetCell) -> Vec<Line> {
 }
 
 fn conf(address: SocketAddr, with: &Settings, stop: &Arc<AtomicBool>) -> Result<String, Failure> {
-    remote::is_there(address, stop)?;
+    remote::check_endpoint(address, stop)?;
     let machine = Machine::probe();
     let text = |name, text: String| Line { name, value: Value::Text(text) };
     let lines = [
@@ -210,7 +210,7 @@ fn run_server(asked: &options::Options) -> Result<(), Failure> {
         sockets: SocketOptions { nodelay: true, buffer_bytes: asked.socket_buffer },
         connections_max: connections_max(),
         calls: false,
-        obeys: Obeys::Clients { token },
+        obeys: RemoteControl::Clients { token },
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     };
@@ -223,7 +223,7 @@ fn run_server(asked: &options::Options) -> Result<(), Failure> {
     })
 }
 
-fn said(text: &str) -> Result<(), Failure> {
+fn print_out(text: &str) -> Result<(), Failure> {
     print(text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }
 

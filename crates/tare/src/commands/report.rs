@@ -115,10 +115,7 @@ fn range(text: &str) -> Option<(i64, i64)> {
 }
 
 /// Returns the experiment's name and the swept keys, which all runs of a sweep share.
-fn shared_by_a_sweep(
-    report: &RunReport,
-    values: &BTreeMap<String, String>,
-) -> (String, Vec<String>) {
+fn sweep_identity(report: &RunReport, values: &BTreeMap<String, String>) -> (String, Vec<String>) {
     (name(&report.run.name, values), values.keys().cloned().collect())
 }
 
@@ -146,7 +143,7 @@ impl Report {
                 }
             };
             let (mut document, asked) = self.read(store, &text)?;
-            let own = shared_by_a_sweep(&document.report, &values);
+            let own = sweep_identity(&document.report, &values);
             if *shared.get_or_insert_with(|| own.clone()) != own {
                 let text =
                     format!("runs {first} and {number} are not of one sweep; {NAME_ITS_RUNS}");

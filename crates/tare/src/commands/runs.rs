@@ -57,7 +57,7 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
             false => list(&store, &runs, &concluded, args.all),
         };
         // A store that cannot be written to keeps no verdicts; listing again would not help.
-        if concluded.missing > 0 && store.is_ours() {
+        if concluded.missing > 0 && store.is_writable() {
             let runs = counted(concluded.missing as u64, "run", "runs");
             text += &format!("the verdicts of {runs} are not worked out yet: list them again\n");
         }
@@ -102,7 +102,7 @@ fn list(store: &Store, runs: &[RunRow], concluded: &Conclusions, all: bool) -> S
     let groups = runs.chunk_by(|a, b| !all && is_empty(a) && is_empty(b));
     let told = groups.enumerate().map(|(at, group)| match group {
         [run] => line(run, &name(store, run, at < RECENT), concluded),
-        many => folded(many),
+        many => summary_line(many),
     });
     told.collect()
 }
@@ -129,7 +129,7 @@ fn state(run: &RunRow) -> &str {
 }
 
 /// Writes one line for several runs; the newest is first.
-fn folded(runs: &[RunRow]) -> String {
+fn summary_line(runs: &[RunRow]) -> String {
     let [last, .., first] = runs else { return String::new() };
     let mut states: Vec<&str> = runs.iter().map(state).collect();
     states.sort_unstable();
@@ -152,24 +152,24 @@ fn name(store: &Store, run: &RunRow, is_recent: bool) -> String {
         return run.name.clone();
     }
     let plan = store.find_run(&run.id.to_string()).ok().and_then(|row| plan_of(&row).ok());
-    plan.and_then(|plan| told_apart(&plan)).unwrap_or_else(|| run.name.clone())
+    plan.and_then(|plan| describe_difference(&plan)).unwrap_or_else(|| run.name.clone())
 }
 
 /// Describes two variants by what differs in their commands: `b (s.js parse) against a (s.js)`.
-fn told_apart(plan: &PlanParts) -> Option<String> {
+fn describe_difference(plan: &PlanParts) -> Option<String> {
     let [a, b] = plan.variants.as_slice() else { return None };
     let (baseline, other) = if b.baseline { (b, a) } else { (a, b) };
     let command = |variant: &Variant| match &variant.server {
         ServerSpec::Command(spec) => Some(spec.command.clone()),
         _ => None,
     };
-    let [mine, base] = apart(&command(other)?, &command(baseline)?)?;
+    let [mine, base] = differing_words(&command(other)?, &command(baseline)?)?;
     let text = format!("{} ({mine}) against {} ({base})", other.name, baseline.name);
     (text.chars().count() <= NAME_MAX).then_some(text)
 }
 
 /// Returns the words that two commands do not share; with the word before if one has none.
-fn apart(a: &str, b: &str) -> Option<[String; 2]> {
+fn differing_words(a: &str, b: &str) -> Option<[String; 2]> {
     let [a, b] = [a, b].map(|text| text.split_whitespace().collect::<Vec<&str>>());
     let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     let (mine, theirs) = (&a[shared..], &b[shared..]);
@@ -188,7 +188,7 @@ fn apart(a: &str, b: &str) -> Option<[String; 2]> {
 const NAME_MAX: usize = 70;
 
 /// Most verdicts shown on a line.
-const TOLD: usize = 3;
+const VERDICTS_SHOWN: usize = 3;
 
 /// Returns the verdicts on the first requested metric: `: slower, +3.9 %`.
 fn in_words(all: &[Conclusion]) -> String {
@@ -204,9 +204,9 @@ fn in_words(all: &[Conclusion]) -> String {
     if let [one] = all.as_slice() {
         return format!(": {}", said(one));
     }
-    let told = all.iter().take(TOLD).map(|one| format!("{} {}", one.variant, said(one)));
+    let told = all.iter().take(VERDICTS_SHOWN).map(|one| format!("{} {}", one.variant, said(one)));
     let told = told.collect::<Vec<_>>().join("; ");
-    match all.len().saturating_sub(TOLD) {
+    match all.len().saturating_sub(VERDICTS_SHOWN) {
         0 => format!(": {told}"),
         n => format!(": {told}; and {n} more"),
     }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn commands_are_told_apart_by_what_they_do_not_share() {
-        let told = |a: &str, b: &str| apart(a, b).map(|[a, b]| format!("{a} | {b}"));
+        let told = |a: &str, b: &str| differing_words(a, b).map(|[a, b]| format!("{a} | {b}"));
         let told = |a: &str, b: &str| told(a, b).unwrap_or_default();
         assert_eq!(told("node s.js parse", "node s.js"), "s.js parse | s.js");
         assert_eq!(

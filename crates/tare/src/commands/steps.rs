@@ -15,7 +15,7 @@ use tare_model::steps::{Procedure, Repetition, Step};
 use tare_report::form::Document;
 use tare_report::steps::{StepsAsked, analyse};
 use tare_report::units::duration;
-use tare_steps::{Observer, Order, StepsError, carry_out, lacks};
+use tare_steps::{Observer, Order, StepsError, carry_out, unmet_need};
 
 use crate::args::words::positive_duration;
 use crate::load::addresses::random_seed;
@@ -93,7 +93,7 @@ struct ExperimentVariant {
 }
 
 /// Contents of all files.
-struct Asking {
+struct StepsPlan {
     name: String,
     repetitions: u32,
     baseline: usize,
@@ -106,7 +106,7 @@ pub fn run(args: &Steps) -> Result<(), Failure> {
     let mut asking = read(args)?;
     let mut outputs = Outputs::create(&args.outputs.wanted())?;
     let seed = args.seed.unwrap_or_else(random_seed);
-    let skipped = if args.count { Vec::new() } else { leave_out(&mut asking)? };
+    let skipped = if args.count { Vec::new() } else { skip_unavailable(&mut asking)? };
     let procedures: Vec<Procedure> = asking.procedures.iter().map(|(p, _)| p.clone()).collect();
     let told = |failed: Option<String>, interrupted: bool| StepsAsked {
         name: asking.name.clone(),
@@ -137,7 +137,8 @@ pub fn run(args: &Steps) -> Result<(), Failure> {
         keeps: args.keep,
     };
     let journal = Journal::create(&journal_folder()?)?;
-    let mut teller = Teller { quiet: args.quiet, procedures: &procedures, all: order.repetitions };
+    let mut teller =
+        ProgressPrinter { quiet: args.quiet, procedures: &procedures, all: order.repetitions };
     let (done, ended) = carry_out(&order, &journal, &stop, &mut teller);
     let complaints = journal.remove_all();
     let failed = ended.as_ref().err().filter(|error| **error != StepsError::Interrupted);
@@ -154,7 +155,7 @@ pub fn run(args: &Steps) -> Result<(), Failure> {
     }
 }
 
-fn read(args: &Steps) -> Result<Asking, Failure> {
+fn read(args: &Steps) -> Result<StepsPlan, Failure> {
     let mut asking = match args.files.as_slice() {
         [one] => read_one(one)?,
         several => {
@@ -163,7 +164,7 @@ fn read(args: &Steps) -> Result<Asking, Failure> {
             let procedures = procedures?;
             let names: Vec<&str> = procedures.iter().map(|(p, _)| p.name.as_str()).collect();
             let name = names.join(", ");
-            Asking { name, repetitions: REPETITIONS, baseline: 0, procedures }
+            StepsPlan { name, repetitions: REPETITIONS, baseline: 0, procedures }
         }
     };
     asking.repetitions = args.repetitions.unwrap_or(asking.repetitions);
@@ -179,20 +180,20 @@ fn read(args: &Steps) -> Result<Asking, Failure> {
 }
 
 /// Reads a procedure, or an experiment that lists several.
-fn read_one(path: &Path) -> Result<Asking, Failure> {
+fn read_one(path: &Path) -> Result<StepsPlan, Failure> {
     let text = toml_file::read(path)?;
     let source = Source { path, text: &text };
     let table: toml::Table = source.parse()?;
     if !table.contains_key("variant") {
         let procedures = vec![procedure(path)?];
         let name = procedures[0].0.name.clone();
-        return Ok(Asking { name, repetitions: REPETITIONS, baseline: 0, procedures });
+        return Ok(StepsPlan { name, repetitions: REPETITIONS, baseline: 0, procedures });
     }
     let experiment: Experiment = source.parse()?;
     let in_file = |why: &str| Failure::usage(format!("{}: {why}", path.display()));
     let mut procedures = Vec::new();
     for variant in &experiment.variants {
-        let (mut one, home) = procedure(&source.whole(&variant.procedure))?;
+        let (mut one, home) = procedure(&source.resolve(&variant.procedure))?;
         one.name = variant.name.clone().unwrap_or(one.name);
         one.env.extend(variant.env.clone());
         one.check().map_err(|why| in_file(&why.0))?;
@@ -207,7 +208,7 @@ fn read_one(path: &Path) -> Result<Asking, Failure> {
         return Err(in_file(&format!("repetitions = {repetitions}: write 1 to 1000")));
     }
     let baseline = experiment.variants.iter().position(|variant| variant.baseline).unwrap_or(0);
-    Ok(Asking { name: experiment.name, repetitions, baseline, procedures })
+    Ok(StepsPlan { name: experiment.name, repetitions, baseline, procedures })
 }
 
 fn procedure(path: &Path) -> Result<(Procedure, PathBuf), Failure> {
@@ -220,10 +221,10 @@ fn procedure(path: &Path) -> Result<(Procedure, PathBuf), Failure> {
 }
 
 /// Removes procedures that cannot be carried out here; returns their names and the reasons.
-fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
+fn skip_unavailable(asking: &mut StepsPlan) -> Result<Vec<(String, String)>, Failure> {
     let mut skipped = Vec::new();
     let baseline = asking.procedures[asking.baseline].0.name.clone();
-    asking.procedures.retain(|(procedure, home)| match lacks(procedure, home) {
+    asking.procedures.retain(|(procedure, home)| match unmet_need(procedure, home) {
         None => true,
         Some(why) => {
             print_stderr(&format!("tare: {}: skipped: {why}\n", procedure.name));
@@ -245,7 +246,7 @@ fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
 }
 
 /// Rejects flags that do not suit the procedures.
-fn check(args: &Steps, asking: &Asking) -> Result<(), Failure> {
+fn check(args: &Steps, asking: &StepsPlan) -> Result<(), Failure> {
     let wrong = |text: String| Err(Failure::usage(text));
     if (args.from.is_some() || args.keep) && asking.procedures.len() > 1 {
         return wrong("--from and --keep are for one procedure".into());
@@ -288,13 +289,13 @@ fn check(args: &Steps, asking: &Asking) -> Result<(), Failure> {
 }
 
 /// Reports progress on standard error.
-struct Teller<'a> {
+struct ProgressPrinter<'a> {
     quiet: bool,
     procedures: &'a [Procedure],
     all: u32,
 }
 
-impl Observer for Teller<'_> {
+impl Observer for ProgressPrinter<'_> {
     fn round_begins(&mut self, round: u32) {
         self.say(&format!("round {} of {}", round + 1, self.all));
     }
@@ -322,7 +323,7 @@ impl Observer for Teller<'_> {
     }
 }
 
-impl Teller<'_> {
+impl ProgressPrinter<'_> {
     fn say(&self, text: &str) {
         if !self.quiet {
             print_stderr(&format!("tare: {text}\n"));

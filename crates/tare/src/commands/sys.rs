@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use tare_io::calls::{Call, Counted};
+use tare_io::calls::{Call, CallCount};
 use tare_io::owned::own_program;
 use tare_io::{DurationNs, Random};
 use tare_report::sys::{SCHEMA, SysCall, SysReport, render, unixbench};
@@ -194,7 +194,7 @@ fn run_launch(
                 Err(why) => seen[at].failed = Some(why),
                 Ok(_) if cycle == 0 => {}
                 Ok(counted) => {
-                    let each = |one: &Counted| one.elapsed.as_ns() as f64 / one.calls as f64;
+                    let each = |one: &CallCount| one.elapsed.as_ns() as f64 / one.calls as f64;
                     let mean = counted.iter().map(each).sum::<f64>() / counted.len() as f64;
                     slices[at].push(mean);
                     rates[at].push(counted.iter().map(|one| 1e9 / each(one)).sum());
@@ -252,7 +252,7 @@ impl Copies {
     }
 
     /// Makes all copies make a call at the same time; the inner error says why one cannot.
-    fn make(&mut self, call: Call) -> Result<Result<Vec<Counted>, String>, Failure> {
+    fn make(&mut self, call: Call) -> Result<Result<Vec<CallCount>, String>, Failure> {
         let gone = || Failure::environment("a process that makes calls has ended");
         for worker in &mut self.0 {
             let order = format!("{} {}\n", call.name(), SLICE.as_ns());
@@ -266,7 +266,7 @@ impl Copies {
             let line = line.trim_end();
             match line.split_once(' ').map(|(calls, ns)| (calls.parse(), ns.parse())) {
                 Some((Ok(calls), Ok(ns))) => {
-                    counted.push(Counted { calls, elapsed: DurationNs::from_ns(ns) });
+                    counted.push(CallCount { calls, elapsed: DurationNs::from_ns(ns) });
                 }
                 _ if line.is_empty() => return Err(gone()),
                 _ => failed = Some(line.to_owned()),
@@ -300,7 +300,7 @@ fn work() -> Result<(), Failure> {
         let line = line.map_err(|error| Failure::environment(error.to_string()))?;
         let Some((call, ns)) = line.split_once(' ') else { break };
         let (Ok(call), Ok(ns)) = (Call::parse(call), ns.parse()) else { break };
-        let answer = match tare_io::calls::make(call, DurationNs::from_ns(ns)) {
+        let answer = match tare_io::calls::repeat_for(call, DurationNs::from_ns(ns)) {
             Ok(counted) => format!("{} {}\n", counted.calls, counted.elapsed.as_ns()),
             Err(error) => format!("{error}\n"),
         };

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, ReactorKind, system};
-use tare_model::text::reactor_of;
+use tare_model::text::parse_reactor;
 use tare_target::behaviour::{Behaviour, Defect, Delay, Service, Stall};
 use tare_target::effort::Habit;
 use tare_target::serve::{Target, TargetPlan};
@@ -120,7 +120,7 @@ pub struct TargetArgs {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<Vec<usize>>,
     /// Kernel interface: io_uring or epoll; default: the first that works
-    #[arg(long, value_name = "NAME", value_parser = reactor_of)]
+    #[arg(long, value_name = "NAME", value_parser = parse_reactor)]
     reactor: Option<ReactorKind>,
     /// Connections per thread; default: 16384, or what the open-file limit allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

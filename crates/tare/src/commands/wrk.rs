@@ -17,13 +17,13 @@ use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
 use tare_model::text::si_number;
 use tare_model::url::Url;
-use tare_wrk::format::{self, Flavour, Shown};
+use tare_wrk::format::{self, Flavour, Report};
 use tare_wrk::script::{Script, ScriptError, ScriptOptions};
 use tare_wrk::statistics::{RateSamples, Statistic};
 
 use crate::args::words::count;
 use crate::load::addresses::{address_of, random_seed};
-use crate::load::describe::{Found, Request, describe};
+use crate::load::describe::{LoadOutcome, Request, describe};
 use crate::load::interrupt;
 use crate::load::outputs::{print, print_stderr};
 use tare_model::Failure;
@@ -220,7 +220,7 @@ fn finish(
     let flavour = if args.rate.is_some() { Flavour::Wrk2 } else { Flavour::Wrk };
     let latency = Statistic::of_latency(total.latency.headline());
     let requests = Statistic::of_samples(&samples.0);
-    show(&format::results(&Shown {
+    show(&format::results(&Report {
         flavour,
         total,
         latency: &latency,
@@ -255,7 +255,7 @@ fn notes(script: &Script, plan: &LoadPlan, url: &str, result: &LoadResult) -> Ve
     }
     let request = Request { url, method: "GET" };
     let interrupted = interrupt::was_interrupted();
-    let report = describe(&request, plan, Found::here(result), Vec::new(), interrupted);
+    let report = describe(&request, plan, LoadOutcome::local(result), Vec::new(), interrupted);
     let guards = report.guards.into_iter().filter(|guard| guard.severity > Severity::Note);
     // A script may send several requests at once on each connection.
     let guards = guards.filter(|one| one.code != Code::LittlesLaw || !script.is_pipelined());

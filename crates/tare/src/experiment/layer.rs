@@ -21,7 +21,7 @@ pub(super) fn layer(written: Spanned<Table>, source: &Source<'_>) -> Result<Laye
         source.at(at, &nearest(&message).unwrap_or(message))
     })?;
     for path in spec.paths() {
-        *path = source.whole(path);
+        *path = source.resolve(path);
     }
     Ok(spec)
 }

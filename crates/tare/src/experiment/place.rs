@@ -136,7 +136,7 @@ fn one_kind(key: &str, mut table: Table, allowed: &str) -> Result<(String, Value
 /// Makes paths in the place absolute; they are relative to the experiment file.
 fn whole(mut spec: PlaceSpec, source: &Source<'_>) -> PlaceSpec {
     for path in spec.paths() {
-        *path = source.whole(path);
+        *path = source.resolve(path);
     }
     spec
 }

@@ -59,7 +59,7 @@ pub(super) fn spec(
         }
         (Some(mut spec), None, _) => {
             for path in spec.paths() {
-                *path = source.whole(path);
+                *path = source.resolve(path);
             }
             Ok(spec)
         }

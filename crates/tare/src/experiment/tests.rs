@@ -1,6 +1,6 @@
 //! Tests how experiment files are read, and the errors for invalid ones.
 
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::places::{ContainerSpec, PlaceSpec};
 use tare_model::plan::Plan;
 use tare_model::servers::ServerSpec;
@@ -60,7 +60,7 @@ server = "up"
 
 fn parse(text: &str) -> Result<Draft, Failure> {
     let source = Source { path: Path::new("x.toml"), text };
-    let file: Written = toml::from_str(text).map_err(|error| source.complain(&error))?;
+    let file: ExperimentFile = toml::from_str(text).map_err(|error| source.parse_error(&error))?;
     plans(file, &source).map(|mut plans| plans.remove(0))
 }
 
@@ -89,12 +89,12 @@ fn stored_plans_are_plans_again_and_others_are_not() {
     let warmup = DurationNs::from_secs(90);
     parts.slices.warmup = Some(warmup);
     let (window, ramp) = (DurationNs::from_ms(20), DurationNs::from_ms(2));
-    let found = Found { window, ramp, warmup, warm: None };
+    let found = Calibration { window, ramp, warmup, warm: None };
     assert_eq!(found.check(&parts), Ok(()), "a warm-up as long as the run allows");
-    let other = Found { warm: Some(Vec::new()), ..found.clone() };
+    let other = Calibration { warm: Some(Vec::new()), ..found.clone() };
     assert!(other.check(&parts).is_err(), "warm-ups of no variant");
     assert!(
-        Found { window: warmup, ..found }.check(&parts).is_err(),
+        Calibration { window: warmup, ..found }.check(&parts).is_err(),
         "slices of a minute and more"
     );
     let shell = ContainerSpec { engine: "/bin/sh".into(), ..ContainerSpec::of_engine("podman") };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::tls::TlsClient;
 use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
-use tare_report::clients::ClientsFound;
+use tare_report::clients::ClientsSummary;
 use tare_report::load::guards;
 use tare_report::load::{
     Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadAsked, LoadReport,
@@ -19,7 +19,7 @@ pub struct Request<'a> {
 }
 
 /// Results of a load, made here or elsewhere.
-pub struct Found<'a> {
+pub struct LoadOutcome<'a> {
     pub total: &'a Tally,
     pub reactor: &'a str,
     pub reactor_note: Option<String>,
@@ -27,7 +27,7 @@ pub struct Found<'a> {
     /// CPU time of all workers in the window; `busiest` is the share of a CPU of the busiest one.
     pub cpu: ClientCpu,
     pub busiest: f64,
-    pub clients: Option<ClientsFound>,
+    pub clients: Option<ClientsSummary>,
 }
 
 pub struct ClientCpu {
@@ -36,8 +36,8 @@ pub struct ClientCpu {
     pub split: Option<(u64, u64)>,
 }
 
-impl<'a> Found<'a> {
-    pub fn here(result: &'a LoadResult) -> Self {
+impl<'a> LoadOutcome<'a> {
+    pub fn local(result: &'a LoadResult) -> Self {
         Self {
             total: &result.total,
             reactor: result.opened.how,
@@ -56,7 +56,7 @@ impl<'a> Found<'a> {
 pub fn describe(
     request: &Request<'_>,
     plan: &LoadPlan,
-    found: Found<'_>,
+    found: LoadOutcome<'_>,
     intervals: Vec<Interval>,
     interrupted: bool,
 ) -> LoadReport {
@@ -99,11 +99,11 @@ pub fn describe(
         intervals,
         guards: Vec::new(),
     };
-    report.guards = guards::of_load(&report);
+    report.guards = guards::load_doubts(&report);
     report
 }
 
-fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> LoadAsked {
+fn asked(request: &Request<'_>, plan: &LoadPlan, found: &LoadOutcome<'_>) -> LoadAsked {
     let seconds = found.total.elapsed().as_secs_f64();
     // With --requests the schedule ends with the last request, so no rate can be missed.
     let due = plan.rate.as_ref().filter(|_| plan.stretch.requests.is_none());
@@ -193,7 +193,7 @@ fn series(histogram: &Histogram) -> Option<Series> {
     if histogram.count() == 0 {
         return None;
     }
-    let quantile = |q| histogram.holds(q).then(|| histogram.quantile(q).as_ns());
+    let quantile = |q| histogram.supports_quantile(q).then(|| histogram.quantile(q).as_ns());
     Some(Series {
         count: histogram.count(),
         ns_min: histogram.min().as_ns(),
@@ -307,7 +307,7 @@ impl TimeSeries {
         }
         let origin = self.origin?;
         let headline = tally.latency.headline();
-        let quantile = |q| headline.holds(q).then(|| headline.quantile(q).as_ns());
+        let quantile = |q| headline.supports_quantile(q).then(|| headline.quantile(q).as_ns());
         self.intervals.push(Interval {
             start_ns: tally.start.since(origin).as_ns(),
             end_ns: tally.end.since(origin).as_ns(),

@@ -15,12 +15,12 @@ use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
 use tare_model::load::Family;
 use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec, SshSpec};
 use tare_model::url::Url;
-use tare_report::clients::ClientsFound;
+use tare_report::clients::ClientsSummary;
 use tare_report::load::LoadReport;
 use tare_run::load_from;
 
 use crate::load::addresses::address_of;
-use crate::load::describe::{ClientCpu, Found, Request, describe};
+use crate::load::describe::{ClientCpu, LoadOutcome, Request, describe};
 use crate::load::watch::Watch;
 use crate::run::places::journal_folder;
 
@@ -123,14 +123,14 @@ pub fn run(
     let total = once.measured.tally(Instant::ZERO);
     let n = u32::try_from(places.len()).unwrap_or(u32::MAX);
     let seen = once.proofs.iter().map(|proof| proof.text.clone()).collect();
-    let found = Found {
+    let found = LoadOutcome {
         total: &total,
         reactor: &once.made_by.reactor,
         reactor_note: once.made_by.note.clone(),
         workers: plan.workers.saturating_mul(n).min(plan.engine.connections),
         cpu: ClientCpu { total_ns: counts.client_cpu_ns, split: None },
         busiest: counts.client_busiest,
-        clients: Some(ClientsFound::seen(counts, seen)),
+        clients: Some(ClientsSummary::with_places(counts, seen)),
     };
     Ok(describe(request, plan, found, watch.intervals(), false))
 }

@@ -14,7 +14,7 @@ static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Signals within this time count as one: `timeout` sends two, impatient people more. Meanwhile
 /// tare stops what it started.
-const SAME_WISH: DurationNs = DurationNs::from_secs(2);
+const SIGNAL_GRACE: DurationNs = DurationNs::from_secs(2);
 
 /// Signals that end a process, besides the real-time signals. tare must clean up after each.
 const ENDING: [i32; 14] = [
@@ -36,7 +36,7 @@ const ENDING: [i32; 14] = [
 
 /// Makes Ctrl-C end the program with its usual exit code before a command calls [`on_interrupt`]:
 /// nothing needs to be stopped yet, but tare may be waiting for a file or a name server.
-pub fn end_until_taken() {
+pub fn exit_on_early_interrupt() {
     // If this fails, the signal still ends the program.
     let _ = system::on_signals(&[libc::SIGINT], on_early_signal);
 }
@@ -46,7 +46,7 @@ extern "C" fn on_early_signal(_: i32) {
     system::exit_at_once(Fault::Interrupted.exit_code().into());
 }
 
-/// Sets `stop` on any of these signals. A signal later than [`SAME_WISH`] after the first ends the
+/// Sets `stop` on any of these signals. A signal later than [`SIGNAL_GRACE`] after the first ends the
 /// process at once.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     if STOP.set(stop).is_err() {
@@ -72,9 +72,9 @@ extern "C" fn on_signal(signal: i32) {
     SIGNAL.store(signal, Ordering::Relaxed);
     let order = Ordering::Relaxed;
     if let Err(first) = FIRST_NS.compare_exchange(0, now.as_ns(), order, order)
-        && now.since(Instant::from_ns(first)) > SAME_WISH
+        && now.since(Instant::from_ns(first)) > SIGNAL_GRACE
     {
-        system::end_by(signal);
+        system::raise_with_default_action(signal);
     }
     if let Some(stop) = STOP.get() {
         stop.store(true, Ordering::Relaxed);

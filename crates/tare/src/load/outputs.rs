@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tare_io::files::Outlet;
+use tare_io::files::OutputFile;
 use tare_model::plain;
 use tare_report::form::{Document, Form};
 
@@ -17,7 +17,7 @@ pub struct Output {
     flag: String,
     path: PathBuf,
     /// `None`: standard output.
-    outlet: Option<Outlet>,
+    outlet: Option<OutputFile>,
 }
 
 impl Output {
@@ -26,7 +26,7 @@ impl Output {
         if path.as_os_str() == "-" {
             return Ok(output);
         }
-        match Outlet::find(path) {
+        match OutputFile::find(path) {
             Ok(outlet) => Ok(Self { outlet: Some(outlet), ..output }),
             Err(error) => Err(output.failed(&error)),
         }
@@ -108,13 +108,13 @@ impl Outputs {
     }
 
     /// Whether a format goes to standard output.
-    pub fn take_stdout(&self) -> bool {
+    pub fn uses_stdout(&self) -> bool {
         self.0.iter().any(|(_, output)| output.is_stdout())
     }
 
     /// Writes the files, and prints the text and where it is kept unless a file is standard output.
     pub fn write(&mut self, document: &dyn Document, kept: Option<&str>) -> Result<(), Failure> {
-        if !self.take_stdout() {
+        if !self.uses_stdout() {
             let text = document.render(Form::Text).map_err(Failure::usage)?;
             print_report(&(text + kept.unwrap_or_default()))
                 .map_err(|error| Failure::environment(format!("standard output: {error}")))?;

@@ -15,7 +15,7 @@ use tare_run::Stopped;
 
 use crate::run::aside::measure_aside;
 use crate::run::choices::PRECISION;
-use crate::run::measure::Measured;
+use crate::run::measure::StoredRuns;
 use tare_model::Failure;
 
 /// Number and length of rounds.
@@ -89,7 +89,7 @@ pub fn plans(
 }
 
 /// Results: one cell per plan, in order, and the numbers of the stored runs.
-pub struct Found {
+pub struct NetMeasured {
     pub cells: Vec<NetCell>,
     pub runs: Vec<i64>,
     /// Whether everything is in the store.
@@ -97,15 +97,20 @@ pub struct Found {
 }
 
 /// Measures the plans and stores the runs; a failed run does not affect the others.
-pub fn measure(plans: &[Plan], store: &Path, stop: &Arc<AtomicBool>) -> Result<Found, Failure> {
-    let Measured { documents, stopped, written } = measure_aside(plans, store, stop)?;
+pub fn measure(
+    plans: &[Plan],
+    store: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<NetMeasured, Failure> {
+    let StoredRuns { documents, stopped, written } = measure_aside(plans, store, stop)?;
     let failed = |stopped: &Stopped| match stopped {
         Stopped::Failed(failure) => Some(failure.to_string()),
         _ => None,
     };
     let found = documents.iter().zip(&stopped);
-    let cells: Vec<NetCell> =
-        found.filter_map(|(document, stopped)| NetCell::of(document, failed(stopped))).collect();
+    let cells: Vec<NetCell> = found
+        .filter_map(|(document, stopped)| NetCell::from_run(document, failed(stopped)))
+        .collect();
     if cells.iter().all(|cell| cell.rounds == 0) {
         written?;
         return Err(match stopped.into_iter().next() {
@@ -115,5 +120,5 @@ pub fn measure(plans: &[Plan], store: &Path, stop: &Arc<AtomicBool>) -> Result<F
         });
     }
     let runs = documents.iter().map(|document| document.report.run.id).collect();
-    Ok(Found { cells, runs, written })
+    Ok(NetMeasured { cells, runs, written })
 }

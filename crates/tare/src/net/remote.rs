@@ -41,7 +41,7 @@ pub fn token(word: &str) -> u64 {
 }
 
 /// Fails unless an endpoint answers there.
-pub fn is_there(address: SocketAddr, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub fn check_endpoint(address: SocketAddr, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let greeting = Greeting { purpose: Purpose::Count, session: 0 };
     Control::reach(address, None, TIMEOUT, greeting, stop)?.count()?;
     Ok(())

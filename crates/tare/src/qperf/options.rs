@@ -280,7 +280,7 @@ const FLAGS: &[Flag] = &[
 ];
 
 /// Unsupported flags of qperf, and what to do instead.
-const NOT_HERE: [(&[&str], &str); 5] = [
+const UNSUPPORTED: [(&[&str], &str); 5] = [
     (&["-n", "--no_msgs"], "tests of sockets do not heed it in qperf either; use -t"),
     (&["-rsb", "--rem_sock_buf_size"], "start the server with -sb"),
     (&["-rca", "--rem_cpu_affinity"], "start the server with -ca"),
@@ -355,7 +355,7 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
 }
 
 fn unknown(word: &str) -> String {
-    if let Some((_, instead)) = NOT_HERE.iter().find(|(names, _)| names.contains(&word)) {
+    if let Some((_, instead)) = UNSUPPORTED.iter().find(|(names, _)| names.contains(&word)) {
         return format!("{word} is not supported: {instead}");
     }
     let names: Vec<&str> = FLAGS.iter().map(|flag| flag.names[0]).collect();

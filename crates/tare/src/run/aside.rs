@@ -16,7 +16,7 @@ use tare_store::RunRow;
 use super::RunOptions;
 use super::begin::{begin, open_with_room};
 use super::live::LiveTable;
-use super::measure::{Begun, Measured, measure};
+use super::measure::{Begun, StoredRuns, measure};
 use super::places::journal_folder;
 use crate::load::interrupt;
 use tare_model::Failure;
@@ -26,7 +26,7 @@ pub fn measure_aside(
     plans: &[Plan],
     store: &Path,
     stop: &Arc<AtomicBool>,
-) -> Result<Measured, Failure> {
+) -> Result<StoredRuns, Failure> {
     let mut store = open_with_room(store)?;
     let rows: Result<Vec<RunRow>, Failure> =
         plans.iter().map(|plan| begin(plan, &mut store)).collect();

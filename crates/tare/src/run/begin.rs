@@ -16,7 +16,7 @@ use tare_store::{NewRun, RunRow, Store};
 use super::conclude::conclude;
 use super::live::LiveTable;
 use super::machine::check_machine;
-use super::measure::{Begun, Measured, measure};
+use super::measure::{Begun, StoredRuns, measure};
 use super::places::journal_folder;
 use super::{RunOptions, command};
 use crate::load::interrupt;
@@ -129,7 +129,7 @@ pub(super) fn carry_out(
     start: Start,
     options: &RunOptions,
     halt: &Halt,
-) -> Result<Measured, Failure> {
+) -> Result<StoredRuns, Failure> {
     let facts = begun.iter().map(|begun| facts(begun.plan, begun.row)).collect();
     measure(begun, store, start, LiveTable::new(facts, options.quiet), halt, options)
 }

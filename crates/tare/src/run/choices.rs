@@ -13,7 +13,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// Default half width of intervals.
 pub const PRECISION: f64 = 0.02;
 /// Default half width of large overheads, as a share of the overhead.
-pub const OF_EFFECT: f64 = 0.1;
+pub const EFFECT_PRECISION: f64 = 0.1;
 pub const MAX_TIME: DurationNs = DurationNs::from_secs(120);
 
 #[cfg(test)]

@@ -9,19 +9,19 @@ pub fn with_seed(args: impl Iterator<Item = OsString>, seed: u64) -> String {
     if !has_seed && matches!(words.first().map(String::as_str), Some("run" | "compare")) {
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }
-    told(&words)
+    join_command(&words)
 }
 
 /// Returns the command line, quoted for a shell.
 pub fn typed(args: impl Iterator<Item = OsString>) -> String {
-    told(&words(args))
+    join_command(&words(args))
 }
 
 fn words(args: impl Iterator<Item = OsString>) -> Vec<String> {
     args.skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn told(words: &[String]) -> String {
+fn join_command(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     format!("tare {}", words.join(" ")).trim_end().to_owned()
 }

@@ -11,7 +11,7 @@ use tare_stats::stopping::round_limit;
 use tare_stats::verdict::ROUNDS_MIN;
 use tare_store::RunRow;
 
-use super::measure::Measured;
+use super::measure::StoredRuns;
 use super::places::store_path;
 use super::{RunOptions, gate};
 use crate::load::outputs::{Outputs, print_stderr};
@@ -20,21 +20,21 @@ use tare_model::Failure;
 /// Writes a run's report and checks its gates.
 pub(super) fn conclude(
     plan: &Plan,
-    measured: Measured,
+    measured: StoredRuns,
     row: &RunRow,
     options: &RunOptions,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
-    let Measured { mut documents, stopped, written } = measured;
+    let StoredRuns { mut documents, stopped, written } = measured;
     let (Some(document), Some(stopped)) = (documents.first_mut(), stopped.first()) else {
         return Err(Failure::bug("a run without a report"));
     };
     document.report.gates = gate::results(&options.gates, &plan.stop.metrics, &document.report);
     let report = &document.report;
     if report.run.rounds > 0 {
-        outputs.write(document, Some(&kept(row, &options.store)))?;
+        outputs.write(document, Some(&stored_message(row, &options.store)))?;
     } else if *stopped == Stopped::Interrupted {
-        let kept = kept(row, &options.store);
+        let kept = stored_message(row, &options.store);
         print_stderr(&format!("tare: no round was finished, so there is no result; {kept}"));
     }
     written?;
@@ -120,7 +120,7 @@ pub(super) fn conclude_sweep(
     }
 }
 
-fn kept(row: &RunRow, store: &Path) -> String {
+fn stored_message(row: &RunRow, store: &Path) -> String {
     let is_default = store_path(None).is_ok_and(|path| path == store);
     let (id, path) = (row.id, store.display());
     let flag = if is_default { String::new() } else { format!(" (--store {path})") };

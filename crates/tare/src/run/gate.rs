@@ -68,7 +68,7 @@ impl Gate {
         Some(Limit { variant, metric: *metric, above: *above, percent: *percent })
     }
 
-    fn is_about(&self, name: &str, of: Metric, asked: &[Metric]) -> bool {
+    fn concerns(&self, name: &str, of: Metric, asked: &[Metric]) -> bool {
         match self {
             Self::Unresolved => asked.contains(&of),
             Self::Overhead { variant, metric, .. } => {
@@ -143,7 +143,7 @@ impl Outcome {
 }
 
 /// Input of gates: a comparison of one run's variants, or a change between two runs.
-pub struct Judged {
+pub struct GateInput {
     pub variant: String,
     pub metric: Metric,
     pub overhead_percent: Bounds,
@@ -164,7 +164,7 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
 fn outcome(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Outcome {
     let others = report.variants.iter().filter(|variant| !variant.baseline);
     let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
-    let all = report.comparisons.iter().map(|c| Judged {
+    let all = report.comparisons.iter().map(|c| GateInput {
         variant: c.variant.clone(),
         metric: c.metric,
         overhead_percent: c.overhead_percent,
@@ -195,7 +195,7 @@ fn each(
     outcome: impl Fn(&[Gate]) -> Outcome,
 ) -> Vec<GateResult> {
     let seen = |gate: &Gate| {
-        let own = all.iter().filter(|(name, metric, _)| gate.is_about(name, *metric, asked));
+        let own = all.iter().filter(|(name, metric, _)| gate.concerns(name, *metric, asked));
         let seen = own.map(|(name, metric, bounds)| shown(name, *metric, bounds));
         seen.collect::<Vec<_>>().join(", ")
     };
@@ -234,7 +234,7 @@ pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> R
 }
 
 fn outcome_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Outcome {
-    let all = pair.changes.iter().map(|c| Judged {
+    let all = pair.changes.iter().map(|c| GateInput {
         variant: c.variant.clone(),
         metric: c.metric,
         overhead_percent: c.overhead_percent,
@@ -243,7 +243,7 @@ fn outcome_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Out
         verdict: c.verdict,
         unconfirmed: None,
     });
-    let all: Vec<Judged> = all.collect();
+    let all: Vec<GateInput> = all.collect();
     let names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
     let (a, b) = (goal(&pair.before), goal(&pair.after));
     let of_effect = a.of_effect.max(b.of_effect);
@@ -271,7 +271,7 @@ fn judge_all(
     gates: &[Gate],
     asked: &[Metric],
     names: &[&str],
-    all: &[Judged],
+    all: &[GateInput],
     goal: Goal,
 ) -> Outcome {
     let of = |name: &str, metric: Metric| {
@@ -298,8 +298,8 @@ fn judge_all(
                     void.push(format!("{name}: no verdict on {word} is allowed"));
                     continue;
                 }
-                let broken = breaks(judged, *above, *percent);
-                if broken.is_none() && is_open(judged, *percent, &goal) {
+                let broken = violation(judged, *above, *percent);
+                if broken.is_none() && is_undecided(judged, *percent, &goal) {
                     let (word, seen) = (metric.word(), overhead(&judged.overhead_percent));
                     undecided.push(format!("{name}: {word} {seen} is too imprecise to tell"));
                 }
@@ -316,7 +316,7 @@ fn judge_all(
     if !undecided.is_empty() {
         return Outcome::Undecided(undecided.join("; "));
     }
-    let is_wide = |judged: &Judged| {
+    let is_wide = |judged: &GateInput| {
         let is_precise = judged.spans || goal.is_precise(&judged.ratio);
         judged.verdict == Verdict::Unresolved || !is_precise
     };
@@ -332,14 +332,14 @@ fn judge_all(
 
 /// Whether the run ended too early to decide: the interval contains the limit and is wider than
 /// requested. An interval that contains the limit and is narrow enough passes.
-fn is_open(judged: &Judged, percent: f64, goal: &Goal) -> bool {
+fn is_undecided(judged: &GateInput, percent: f64, goal: &Goal) -> bool {
     let Bounds { lower, upper, .. } = judged.overhead_percent;
     lower <= percent && percent <= upper && !goal.is_precise(&judged.ratio)
 }
 
 /// Describes how a limit is exceeded by the whole interval, or by unconfirmed sustained load.
-fn breaks(judged: &Judged, above: bool, percent: f64) -> Option<String> {
-    let Judged { variant, metric, overhead_percent, unconfirmed, .. } = judged;
+fn violation(judged: &GateInput, above: bool, percent: f64) -> Option<String> {
+    let GateInput { variant, metric, overhead_percent, unconfirmed, .. } = judged;
     let beyond = match above {
         true => overhead_percent.lower > percent,
         false => overhead_percent.upper < percent,

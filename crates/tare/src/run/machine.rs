@@ -47,7 +47,7 @@ fn named(error: Failure, variant: &Variant) -> Failure {
 pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
     let mut absent = Vec::new();
     for variant in &plan.variants {
-        match can_be_had(variant) {
+        match check_available(variant) {
             Ok(()) => {}
             Err(Failure { fault: Fault::Environment, text: reason }) if variant.optional => {
                 absent.push(Skipped { name: variant.name.clone(), reason });
@@ -59,7 +59,7 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
 }
 
 /// Fails if a variant's server, layers or places are not available on this machine.
-fn can_be_had(variant: &Variant) -> Result<(), Failure> {
+fn check_available(variant: &Variant) -> Result<(), Failure> {
     describe(variant)?;
     variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
     places::check(&variant.place)?;

@@ -6,7 +6,7 @@ use tare_io::time::wall_unix_ms;
 use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
 use tare_lab::{Halt, HaltReason, Lab, LabPlan};
 use tare_model::Failure;
-use tare_model::found::Found;
+use tare_model::found::Calibration;
 use tare_model::plan::{Plan, VariantId};
 use tare_report::run::document::RunDocument;
 use tare_results::{conclude, document_of, plan_of};
@@ -26,7 +26,7 @@ use crate::load::addresses::address_of;
 pub struct Begun<'a> {
     pub plan: &'a Plan,
     pub row: &'a RunRow,
-    pub found: Option<Found>,
+    pub found: Option<Calibration>,
     pub digests: Vec<RoundDigest>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Begun<'a> {
 }
 
 /// Results of runs, in their order.
-pub struct Measured {
+pub struct StoredRuns {
     pub documents: Vec<RunDocument>,
     pub stopped: Vec<Stopped>,
     /// Whether everything is in the store.
@@ -53,7 +53,7 @@ pub fn measure(
     mut live: LiveTable,
     halt: &Halt,
     options: &RunOptions,
-) -> Result<Measured, Failure> {
+) -> Result<StoredRuns, Failure> {
     let limits = begun.first().map(|begun| Gate::limits(&options.gates, begun.plan));
     let path = store.path().to_owned();
     let runs: Vec<_> = begun.iter().map(|begun| begun.row.id).collect();
@@ -104,7 +104,7 @@ pub fn measure(
         Ok(document)
     });
     let documents: Result<Vec<RunDocument>, Failure> = documents.collect();
-    Ok(Measured { documents: documents?, stopped, written })
+    Ok(StoredRuns { documents: documents?, stopped, written })
 }
 
 fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<'a, Lab>, Failure> {
@@ -123,7 +123,7 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
     let lab = Lab::open(LabPlan {
         state: &journal_folder()?,
         servers: deployments
-            .map(|(v, address)| Deployment::of(v, address))
+            .map(|(v, address)| Deployment::from_variant(v, address))
             .collect::<Result<_, _>>()?,
         cpus: plan.server_cpus.clone(),
         load_cpus: plan.load_cpus.clone(),

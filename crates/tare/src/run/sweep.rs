@@ -15,7 +15,7 @@ use tare_store::{RunEnd, RunRow, Store};
 use super::RunOptions;
 use super::begin::{begin, carry_out, open_store, stop_on_interrupt};
 use super::conclude::{SweptCell, conclude_sweep};
-use super::measure::{Begun, Measured};
+use super::measure::{Begun, StoredRuns};
 use crate::load::interrupt;
 use crate::load::outputs::Outputs;
 
@@ -52,7 +52,7 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
         let halt = Halt::at(monotonic_now() + share, stop.clone(), interrupt::was_interrupted)?;
         let begun = group.iter().map(|cell| Begun::new(&cells[*cell], &rows[*cell])).collect();
         let store = open_store(options)?;
-        let Measured { documents, stopped, written } =
+        let StoredRuns { documents, stopped, written } =
             carry_out(begun, store, Start::default(), options, &halt)?;
         // If the store fails, report what was measured and end the remaining cells.
         failed = written.err();

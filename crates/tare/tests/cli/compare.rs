@@ -274,11 +274,11 @@ fn two_signals_at_once_are_one_wish() {
     let args = owned(&pair, &["--slice", "2s", "--max-time", "60s", "-q"]);
     let all: Vec<&str> = ["compare"].iter().chain(&args).copied().collect();
     let mut child = desk.command(&all).stdout(std::process::Stdio::null()).spawn().unwrap();
-    let watched = tare_io::process::Watched::new(child.id()).unwrap();
-    assert!(!watched.ends_within(tare_io::DurationNs::from_ms(1000)));
+    let watched = tare_io::process::PidFd::new(child.id()).unwrap();
+    assert!(!watched.wait_timeout(tare_io::DurationNs::from_ms(1000)));
     for _ in 0..2 {
         tare_io::process::signal(child.id(), libc::SIGTERM).unwrap();
-        watched.ends_within(tare_io::DurationNs::from_ms(20));
+        watched.wait_timeout(tare_io::DurationNs::from_ms(20));
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");

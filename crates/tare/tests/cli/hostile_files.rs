@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, is_root, signal};
+use tare_io::process::{PidFd, is_root, signal};
 use tare_tidy::skips::not_run;
 
 use crate::flood::{Flood, PEAK_KB_MAX};
@@ -286,7 +286,7 @@ fn a_sparse_log_is_not_read_for_hours() {
     let path = desk.file("sparse.toml", &toml);
     let mut command = desk.command(&["run", str(&path), "-q"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(120));
+    let ended = PidFd::new(child.id()).unwrap().wait_timeout(DurationNs::from_secs(120));
     let _ = child.kill();
     child.wait().unwrap();
     assert!(ended, "it reads on and on");
@@ -341,7 +341,7 @@ fn a_fifo_that_is_named_is_waited_for_until_ctrl_c() {
         until_it_catches(child.id(), libc::SIGINT);
         // A writer that sends nothing would end the wait, so there is none.
         signal(child.id(), libc::SIGINT).unwrap();
-        let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(10));
+        let ended = PidFd::new(child.id()).unwrap().wait_timeout(DurationNs::from_secs(10));
         let _ = child.kill();
         let status = child.wait().unwrap();
         assert!(ended, "{args:?} is deaf");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_report::steps::{SCHEMA, StepsReport};
 use tare_target::behaviour::Behaviour;
 
@@ -144,11 +144,11 @@ fn after_a_kill_what_was_done_is_taken_back_by_clean() {
     let waits = "[[step]]\nname = \"long\"\nrun = \"touch $MADE/x; sleep 1000\"\n";
     let path = procedure(&desk, "killed", waits);
     let mut child = desk.command(&["steps", str(&path), "-q"]).spawn().unwrap();
-    let watched = Watched::new(child.id()).unwrap();
+    let watched = PidFd::new(child.id()).unwrap();
     let x = made(&desk).join("x");
     until("it got so far", || x.exists());
     signal(child.id(), libc::SIGKILL).unwrap();
-    assert!(watched.ends_within(DurationNs::from_secs(10)));
+    assert!(watched.wait_timeout(DurationNs::from_secs(10)));
     child.wait().unwrap();
     assert!(x.exists());
     let told = desk.tare(&["clean"]).success().stdout;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use tare_io::{DurationNs, SocketOptions};
 use tare_report::net::{NetCell, NetReport};
-use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
+use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, RemoteControl};
 
 use super::util::tare;
 
@@ -15,7 +15,7 @@ pub fn plan() -> EndpointPlan {
         sockets: SocketOptions::default(),
         connections_max: 1024,
         calls: false,
-        obeys: Obeys::Clients { token: None },
+        obeys: RemoteControl::Clients { token: None },
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_io::{DurationNs, Random};
 use tare_report::steps::StepsReport;
 use tare_shop::graph::{SHOP, Service};
@@ -91,7 +91,7 @@ fn a_mesh_over_two_clusters_is_visited_counted_and_gone() {
             try_kubectl(&space).status.success()
         });
         let moment = DurationNs::from_ms(random.below(12_000));
-        let ended = Watched::new(child.id()).unwrap().ends_within(moment);
+        let ended = PidFd::new(child.id()).unwrap().wait_timeout(moment);
         assert!(!ended, "kill {kill} after {moment}: it ended");
         signal(child.id(), libc::SIGKILL).unwrap();
         child.wait().unwrap();

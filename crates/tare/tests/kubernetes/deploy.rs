@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_io::{DurationNs, Random};
 use tare_report::steps::StepsReport;
 use tare_shop::graph::SHOP;
@@ -168,7 +168,7 @@ fn killed(desk: &Desk, good: &Path) {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         within(60, "something is there", || !is_gone());
         let moment = DurationNs::from_ms(random.below(1500));
-        let ended = Watched::new(child.id()).unwrap().ends_within(moment);
+        let ended = PidFd::new(child.id()).unwrap().wait_timeout(moment);
         assert!(!ended, "kill {kill} after {moment}: it ended");
         signal(child.id(), libc::SIGKILL).unwrap();
         child.wait().unwrap();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_io::{DurationNs, Random};
 use tare_model::Metric;
 use tare_report::load::guards::Severity;
@@ -343,7 +343,7 @@ fn killed_at_any_moment_sidecars_leave_nothing() {
         let mut command = desk.command(&["run", str(&path), "-q"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let moment = DurationNs::from_ms(100 + random.below(2000));
-        assert!(!Watched::new(child.id()).unwrap().ends_within(moment), "kill {kill}: it ended");
+        assert!(!PidFd::new(child.id()).unwrap().wait_timeout(moment), "kill {kill}: it ended");
         signal(child.id(), libc::SIGKILL).unwrap();
         child.wait().unwrap();
         let cleaned = desk.tare(&["clean"]).success();

@@ -23,7 +23,7 @@ use tare_model::servers::{CommandSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
 use tare_report::run::RunReport;
 use tare_run::clock::SystemClock;
-use tare_run::observer::Nobody;
+use tare_run::observer::SilentObserver;
 use tare_run::runner::RunServices;
 use tare_run::{Cell, Runner, Start, Stopped};
 use tare_store::{NewRun, Store, Writer};
@@ -92,7 +92,8 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
         .unwrap();
     // A separate one for each run, as it ends with the run.
     let halt = Halt::default();
-    let deployments = plan.variants.iter().map(|variant| Deployment::of(variant, None).unwrap());
+    let deployments =
+        plan.variants.iter().map(|variant| Deployment::from_variant(variant, None).unwrap());
     let lab = Lab::open(LabPlan {
         state: &desk.folder.file("journal"),
         servers: deployments.collect(),
@@ -105,14 +106,14 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
     })
     .unwrap();
     let lab = match elsewhere {
-        Some(site) => lab.carried_out_by(site.clone()),
+        Some(site) => lab.with_site(site.clone()),
         None => lab,
     };
     let writer = Writer::start(store).unwrap();
     let services = RunServices {
         record: &writer,
         clock: &SystemClock,
-        observer: &mut Nobody,
+        observer: &mut SilentObserver,
         halt,
         allows_void: false,
         limits: Vec::new(),

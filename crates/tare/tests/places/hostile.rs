@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_io::{DurationNs, Endpoint};
 use tare_lab::Halt;
 use tare_lab::agent::Agent;
@@ -96,7 +96,7 @@ fn agents_take_no_memory_for_replies_without_end() {
         let (events, _heard) = std::sync::mpsc::channel();
         let stream = (Box::new(from) as _, Box::new(to) as _);
         let (limit, halt) = (DurationNs::from_secs(10), Halt::default());
-        let agent = Arc::new(Agent::over(kind, stream, None, &events, limit, &halt).unwrap());
+        let agent = Arc::new(Agent::connect(kind, stream, None, &events, limit, &halt).unwrap());
         let sites = vec![Site::There(agent.clone())];
         let url = Url::parse(&format!("http://{}/", flood.address)).unwrap();
         let asked =
@@ -152,7 +152,7 @@ fn run_with_agent_that_says(word: &str) -> (Option<i32>, String) {
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(60));
+    let ended = PidFd::new(child.id()).unwrap().wait_timeout(DurationNs::from_secs(60));
     let _ = child.kill();
     let output = child.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -260,7 +260,7 @@ fn a_fifo_as_a_log_keeps_nobody_waiting() {
     let path = desk.file("fifo.toml", &toml);
     let mut command = desk.command(&["run", str(&path), "-q"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(60));
+    let ended = PidFd::new(child.id()).unwrap().wait_timeout(DurationNs::from_secs(60));
     let _ = child.kill();
     let status = child.wait().unwrap();
     assert!(ended, "it waits for the other end of the FIFO");
@@ -283,7 +283,7 @@ fn many_children_of_a_server_are_ended_together() {
     let args = [&["compare", &a, &b, "-q"], &brief[..]].concat();
     let mut command = desk.command(&args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(30));
+    let ended = PidFd::new(child.id()).unwrap().wait_timeout(DurationNs::from_secs(30));
     let _ = signal(child.id(), libc::SIGINT);
     assert!(ended && child.wait().unwrap().success());
 }

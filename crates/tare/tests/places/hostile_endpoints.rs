@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tare_io::process::{Watched, is_root, signal};
+use tare_io::process::{PidFd, is_root, signal};
 use tare_io::{DurationNs, SocketOptions};
-use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
+use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, RemoteControl};
 use tare_tidy::skips::not_run;
 
 use crate::runs::Desk;
@@ -22,7 +22,7 @@ fn endpoint(connections_max: u32) -> (NetEndpoint, SocketAddr) {
         sockets: SocketOptions::default(),
         connections_max,
         calls: false,
-        obeys: Obeys::Nobody,
+        obeys: RemoteControl::Nobody,
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     };
@@ -128,7 +128,7 @@ fn ctrl_c_is_heeded_while_a_server_is_silent() {
         // It waits for a reply that does not come; an immediate signal would be too early.
         let_pass(Duration::from_millis(300));
         signal(child.id(), libc::SIGINT).unwrap();
-        let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(4));
+        let ended = PidFd::new(child.id()).unwrap().wait_timeout(DurationNs::from_secs(4));
         let _ = child.kill();
         let status = child.wait().unwrap();
         assert!(ended, "{args:?} is deaf");
@@ -178,7 +178,7 @@ fn ctrl_c_is_heeded_while_a_name_is_looked_up() {
         silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         silent.recv(&mut [0; 512]).unwrap();
         signal(child.id(), libc::SIGINT).unwrap();
-        let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(10));
+        let ended = PidFd::new(child.id()).unwrap().wait_timeout(DurationNs::from_secs(10));
         let _ = child.kill();
         let status = child.wait().unwrap();
         assert!(ended, "{args:?} waits for its name server");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_io::{DurationNs, Random};
 
 use crate::runs::{Desk, launches, read};
@@ -55,7 +55,7 @@ fn killed_ten_times_a_run_still_ends_and_leaves_nothing() {
         let pid = child.id();
         // Later each time: on a busy machine the first round takes long.
         let moment = DurationNs::from_ms(30 + random.below(600) * (1 + kill / 3));
-        assert!(!Watched::new(pid).unwrap().ends_within(moment), "kill {kill}: ended by itself");
+        assert!(!PidFd::new(pid).unwrap().wait_timeout(moment), "kill {kill}: ended by itself");
         signal(pid, libc::SIGKILL).unwrap();
         child.wait().unwrap();
         let cleaned = desk.tare(&["clean"]).success();

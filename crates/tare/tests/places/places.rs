@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_model::Metric;
 use tare_report::load::guards::Severity;
 
@@ -263,9 +263,9 @@ fn a_place_that_dies_or_falls_silent_is_said_so() {
     signal(agent, libc::SIGSTOP).unwrap();
     // Long enough for the agent to be missed.
     let_pass(std::time::Duration::from_millis(300));
-    let tare = Watched::new(child.id()).unwrap();
+    let tare = PidFd::new(child.id()).unwrap();
     signal(child.id(), libc::SIGTERM).unwrap();
-    assert!(tare.ends_within(DurationNs::from_secs(30)), "it waits for an agent that is silent");
+    assert!(tare.wait_timeout(DurationNs::from_secs(30)), "it waits for an agent that is silent");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_io::{DurationNs, Random};
-use tare_lab::agent::protocol::{PROTOCOL, ToAgent, Word};
+use tare_lab::agent::protocol::{AgentCommand, PROTOCOL, ToAgent};
 use tare_lab::executor::requests::Start;
 use tare_lab::launch::spec::LaunchSpec;
 use tare_report::run::RunReport;
@@ -94,7 +94,7 @@ pub fn kill_and_clean(desk: &Desk, path: &Path, kills: u64, left: impl Fn(u32) -
         // Most of a run's life is its beginning.
         let most = if kill % 4 == 0 { 9000 } else { 700 };
         let ended =
-            Watched::new(pid).unwrap().ends_within(DurationNs::from_ms(5 + random.below(most)));
+            PidFd::new(pid).unwrap().wait_timeout(DurationNs::from_ms(5 + random.below(most)));
         let _ = signal(pid, libc::SIGKILL);
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -228,7 +228,7 @@ fn an_agent_follows_only_its_stream() {
     let mut stdin = child.stdin.take().unwrap();
     let who = "sleeper".to_owned();
     let start = Start { who, launch_spec: Box::new(launch_spec), cpus: Vec::new(), cgroup: None };
-    let message = ToAgent { tare: PROTOCOL, id: 1, word: Word::Ask(start.into()) };
+    let message = ToAgent { tare: PROTOCOL, id: 1, word: AgentCommand::Ask(start.into()) };
     writeln!(stdin, "{}", serde_json::to_string(&message).unwrap()).unwrap();
     let running = || {
         tare_lab::machine::processes::all().into_iter().any(|pid| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, signal};
+use tare_io::process::{PidFd, signal};
 use tare_lab::filters::shared::SharedMemory;
 use tare_tidy::skips::not_run;
 
@@ -128,12 +128,12 @@ impl Nginx {
         let mut command = nginx_command(desk, directives, at, env);
         let child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let nginx = Self { child, address: at[0], status: at[1] };
-        let watched = Watched::new(nginx.child.id()).unwrap();
+        let watched = PidFd::new(nginx.child.id()).unwrap();
         for _ in 0..5000 {
             if TcpStream::connect(at[1]).is_ok() && TcpStream::connect(at[0]).is_ok() {
                 return nginx;
             }
-            assert!(!watched.ends_within(DurationNs::from_ms(1)), "nginx ended");
+            assert!(!watched.wait_timeout(DurationNs::from_ms(1)), "nginx ended");
         }
         panic!("nginx does not listen");
     }
@@ -149,12 +149,12 @@ impl Nginx {
 
     /// Workers publish their counts a moment later.
     fn counts_become(&self, expected: &[u64]) {
-        let watched = Watched::new(self.child.id()).unwrap();
+        let watched = PidFd::new(self.child.id()).unwrap();
         for _ in 0..400 {
             if self.counts() == expected {
                 return;
             }
-            assert!(!watched.ends_within(DurationNs::from_ms(5)), "nginx ended");
+            assert!(!watched.wait_timeout(DurationNs::from_ms(5)), "nginx ended");
         }
         assert_eq!(self.counts(), expected);
     }
@@ -185,9 +185,9 @@ impl Control {
         let args = ["filter", "control", filter, "--prefix", "/aaaa", "--shm", name];
         let mut command = desk.command(&args);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let watched = Watched::new(child.id()).unwrap();
+        let watched = PidFd::new(child.id()).unwrap();
         while !Path::new("/dev/shm").join(name).exists() {
-            assert!(!watched.ends_within(DurationNs::from_ms(1)), "the controller ended");
+            assert!(!watched.wait_timeout(DurationNs::from_ms(1)), "the controller ended");
         }
         Self(child)
     }
@@ -389,9 +389,9 @@ fn a_controller_changes_the_prefix_while_filters_run() {
     let mut typed = control.0.stdin.as_ref().unwrap();
     typed.write_all(b"cccc\n/cccc\n").unwrap();
     let memory = SharedMemory::open(&name).unwrap();
-    let watched = Watched::new(control.0.id()).unwrap();
+    let watched = PidFd::new(control.0.id()).unwrap();
     while memory.prefix().unwrap() != "/cccc" {
-        assert!(!watched.ends_within(DurationNs::from_ms(5)), "the controller ended");
+        assert!(!watched.wait_timeout(DurationNs::from_ms(5)), "the controller ended");
     }
     assert_eq!([get(nginx.address, "/bbbb").0, get(nginx.address, "/cccc").0], [403, 200]);
     drop(nginx);
@@ -438,14 +438,14 @@ fn a_reload_that_fails_leaves_nginx_as_it_was() {
     };
     // nginx listens before it handles signals: until a worker answers, SIGHUP would end it.
     assert_eq!(get(nginx.address, "/aaaa").0, 200);
-    let watched = Watched::new(nginx.child.id()).unwrap();
+    let watched = PidFd::new(nginx.child.id()).unwrap();
     reload(&good.replace("/aaaa", &format!("/{}", "a".repeat(200))));
     reload(&good.replace("tare_filter library ", "tare_filter library /no/such"));
-    assert!(!watched.ends_within(DurationNs::from_ms(300)), "nginx ended");
+    assert!(!watched.wait_timeout(DurationNs::from_ms(300)), "nginx ended");
     assert_eq!([get(nginx.address, "/aaaa").0, get(nginx.address, "/bbbb").0], [200, 403]);
     reload(&good.replace("/aaaa", "/bbbb"));
     let turned = (0..1000).any(|_| {
-        assert!(!watched.ends_within(DurationNs::from_ms(5)), "nginx ended");
+        assert!(!watched.wait_timeout(DurationNs::from_ms(5)), "nginx ended");
         get(nginx.address, "/bbbb").0 == 200
     });
     assert!(turned, "the new prefix is not used");

@@ -1,5 +1,5 @@
 //! Guards, provoked by real load. Those that only another machine could provoke (`steal`, and
-//! `littles-law`, which is impossible) are tested in tare-report on made-up rounds.
+//! `littles-law`, which is impossible) are tested in tare-guards on made-up rounds.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

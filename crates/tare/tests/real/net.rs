@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use tare_io::DurationNs;
 use tare_report::net::NetReport;
 use tare_report::sweep::cells::Sweep;
-use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
+use tare_target::endpoint::{EndpointPlan, Loss, RemoteControl};
 
 use crate::endpoints::{PAIR, TESTS, check_counts, endpoint, net, plan, stranger};
 use crate::runs::Desk;
@@ -79,7 +79,7 @@ fn a_known_delay_is_in_every_round_trip_and_loss_is_in_none() {
 
 #[test]
 fn an_endpoint_outlives_what_strangers_send_it() {
-    let (endpoint, address) = endpoint(EndpointPlan { obeys: Obeys::Nobody, ..plan() });
+    let (endpoint, address) = endpoint(EndpointPlan { obeys: RemoteControl::Nobody, ..plan() });
     let mut random = tare_io::Random::stream(5, "bad input", 0);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     for at in 0..200u64 {

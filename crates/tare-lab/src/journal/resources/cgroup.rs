@@ -24,9 +24,9 @@ impl Removal for Cgroup {
         }
         let mut error = String::new();
         for _ in 0..ending::ATTEMPTS {
-            for pid in processes::of_cgroup(path) {
+            for pid in processes::in_cgroup(path) {
                 // Since the list was read, it may have left and its pid may have been reused.
-                ending::kill(pid, |_| processes::of_cgroup(path).contains(&pid));
+                ending::kill(pid, |_| processes::in_cgroup(path).contains(&pid));
             }
             match remove_groups(path) {
                 Ok(()) => return Ok(Some(format!("control group {}", path.display()))),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, owned};
-use tare_kube::{Cluster, Kind, Which};
+use tare_kube::{Cluster, ClusterSelector, Kind};
 
 use super::removal::{Removal, Removed};
 use crate::journal::ours::{OURS, is_ours};
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterObject {
-    pub which: Which,
+    pub which: ClusterSelector,
     pub kind: String,
     pub namespace: String,
     pub name: String,
@@ -31,7 +31,7 @@ impl ClusterObject {
         let one = given.map(PathBuf::from).filter(|path| path.is_file());
         let one = one.and_then(|path| std::path::absolute(path).ok());
         let kubeconfig = cluster.which.kubeconfig.clone().or(one);
-        let which = Which { kubeconfig, context: cluster.context.clone() };
+        let which = ClusterSelector { kubeconfig, context: cluster.context.clone() };
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         Self { which, kind: kind.name().to_owned(), namespace, name }
     }
@@ -61,7 +61,7 @@ impl Removal for ClusterObject {
         let Some(object) = found.filter(is_labelled) else { return Ok(None) };
         let is_going = object["metadata"]["deletionTimestamp"].is_string();
         let gone = || {
-            let limit = monotonic_now() + commands::patience(GONE_WITHIN);
+            let limit = monotonic_now() + commands::remaining_time(GONE_WITHIN);
             while kind == Kind::Pod && monotonic_now() < limit {
                 if !matches!(cluster.read(kind, namespace, name), Ok(Some(_))) {
                     return;

@@ -26,7 +26,7 @@ impl Removal for SharedMemory {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let owner = shared::SharedMemory::open(&name).ok().and_then(|memory| memory.owner());
-        let is_alive = |pid: u32| Stat::of(pid).is_some_and(|stat| !stat.zombie);
+        let is_alive = |pid: u32| Stat::read(pid).is_some_and(|stat| !stat.zombie);
         if owner.is_some_and(|owner| owner != std::process::id() && is_alive(owner)) {
             return Ok(None);
         }

@@ -8,10 +8,10 @@ use tare_io::DurationNs;
 use tare_model::layers::{KeyProvider, TlsVersion};
 use tare_model::plain;
 
-use super::{Job, JobTls, Passed, Program};
+use super::{JobTls, Program, ProxyCounts, ProxySettings};
 use crate::launch::certificates::{Certified, SERVER_NAME};
 use crate::launch::context::{LaunchContext, utf8};
-use crate::launch::hop::{Shows, Statistics};
+use crate::launch::hop::{CertificateKind, Statistics};
 use crate::machine::commands::{self, Outcome};
 use tare_model::Failure;
 
@@ -27,30 +27,30 @@ impl Program for Envoy {
         ("envoy", "envoy (scripts/install-envoy)")
     }
 
-    fn config(&self, job: &Job, _: &LaunchContext<'_>) -> (&'static str, String) {
+    fn config(&self, job: &ProxySettings, _: &LaunchContext<'_>) -> (&'static str, String) {
         ("envoy.json", config(job).to_string())
     }
 
-    fn argv(&self, program: &str, config: &str, job: &Job) -> Vec<String> {
+    fn argv(&self, program: &str, config: &str, job: &ProxySettings) -> Vec<String> {
         let threads = job.threads.to_string();
         let argv =
             [program, "-c", config, "--concurrency", &threads, "--disable-hot-restart", "-l"];
         argv.into_iter().chain(["error"]).map(str::to_owned).collect()
     }
 
-    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed> {
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<ProxyCounts> {
         read(&statistics.page("/stats?filter=web")?, is_http)
     }
 }
 
 /// Parses statistics, one per line; those that never counted are zero or absent.
-fn read(page: &str, is_http: bool) -> Option<Passed> {
+fn read(page: &str, is_http: bool) -> Option<ProxyCounts> {
     let find = |name: &str| -> Option<u64> {
         let mut lines = page.lines().filter_map(|line| line.strip_prefix(name));
         lines.find_map(|rest| rest.strip_prefix(": "))?.trim().parse().ok()
     };
     let connections = find("listener.web.downstream_cx_total")?;
-    Some(Passed {
+    Some(ProxyCounts {
         requests: is_http.then(|| find("http.web.downstream_rq_total").unwrap_or(0)),
         connections: Some(connections),
         handshakes: Some(find("listener.web.ssl.handshake").unwrap_or(0)),
@@ -64,14 +64,14 @@ fn typed(name: &str, kind: &str, mut settings: Value) -> Value {
     json!({"name": format!("envoy.{name}"), "typed_config": settings})
 }
 
-fn config(job: &Job) -> Value {
+fn config(job: &ProxySettings) -> Value {
     json!({
         "admin": {"address": socket(job.statistics)},
         "static_resources": {"listeners": [listener(job)], "clusters": [cluster(job)]},
     })
 }
 
-fn listener(job: &Job) -> Value {
+fn listener(job: &ProxySettings) -> Value {
     let filter = if job.is_http { http_filter() } else { tcp_filter() };
     let mut chain = json!({"filters": [filter]});
     let address = job.listens_on();
@@ -119,7 +119,7 @@ fn tcp_filter() -> Value {
     typed("filters.network.tcp_proxy", "filters.network.tcp_proxy.v3.TcpProxy", proxy)
 }
 
-fn cluster(job: &Job) -> Value {
+fn cluster(job: &ProxySettings) -> Value {
     let limits = json!({
         "max_connections": NO_LIMIT,
         "max_pending_requests": NO_LIMIT,
@@ -171,8 +171,10 @@ fn tls_context(tls: &JobTls, accepts: bool) -> Value {
     }
     if !accepts || tls.terms.is_mutual {
         let name = match tls.shows {
-            Shows::Hop => json!({"san_type": "URI", "matcher": {"prefix": "spiffe://"}}),
-            Shows::Server => json!({"san_type": "DNS", "matcher": {"exact": SERVER_NAME}}),
+            CertificateKind::Hop => json!({"san_type": "URI", "matcher": {"prefix": "spiffe://"}}),
+            CertificateKind::Server => {
+                json!({"san_type": "DNS", "matcher": {"exact": SERVER_NAME}})
+            }
         };
         context["validation_context"] = json!({
             "trusted_ca": {"filename": tls.authority},
@@ -297,7 +299,7 @@ mod tests {
         let page = "HTTP/1.1 200 OK\r\n\r\nhttp.web.downstream_rq_total: 12\n\
                     listener.web.downstream_cx_total: 3\nlistener.web.ssl.handshake: 2\n\
                     listener.web.worker_0.downstream_cx_total: 9\n";
-        let passed = Passed {
+        let passed = ProxyCounts {
             requests: Some(12),
             connections: Some(3),
             handshakes: Some(2),
@@ -305,7 +307,7 @@ mod tests {
             without_certificate: Some(0),
         };
         assert_eq!(read(page, true), Some(passed));
-        assert_eq!(read(page, false), Some(Passed { requests: None, ..passed }));
+        assert_eq!(read(page, false), Some(ProxyCounts { requests: None, ..passed }));
         assert_eq!(read("HTTP/1.1 404", true), None);
     }
 }

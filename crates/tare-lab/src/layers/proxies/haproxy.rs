@@ -1,6 +1,6 @@
 //! HAProxy.
 
-use super::{Job, Passed, Program, TlsTerms};
+use super::{Program, ProxyCounts, ProxySettings, TlsTerms};
 use crate::executor::count;
 use crate::launch::certificates::SERVER_NAME;
 use crate::launch::context::LaunchContext;
@@ -13,7 +13,7 @@ impl Program for Haproxy {
         ("haproxy", "haproxy")
     }
 
-    fn config(&self, job: &Job, _: &LaunchContext<'_>) -> (&'static str, String) {
+    fn config(&self, job: &ProxySettings, _: &LaunchContext<'_>) -> (&'static str, String) {
         let options = match job.is_http {
             true => {
                 "    timeout http-keep-alive 1h\n    option http-keep-alive\n    \
@@ -58,21 +58,21 @@ frontend status
         ("haproxy.cfg", text)
     }
 
-    fn argv(&self, program: &str, config: &str, _: &Job) -> Vec<String> {
+    fn argv(&self, program: &str, config: &str, _: &ProxySettings) -> Vec<String> {
         [program, "-db", "-q", "-f", config].map(str::to_owned).to_vec()
     }
 
-    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed> {
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<ProxyCounts> {
         let page = statistics.page("/;csv")?;
-        Some(Passed {
+        Some(ProxyCounts {
             requests: count::haproxy_column(&page, "req_tot").filter(|_| is_http),
             connections: Some(count::haproxy_column(&page, "conn_tot")?),
-            ..Passed::default()
+            ..ProxyCounts::default()
         })
     }
 }
 
-fn accepts(job: &Job) -> String {
+fn accepts(job: &ProxySettings) -> String {
     let Some(tls) = &job.accepts else { return String::new() };
     let Some(files) = &tls.own else { return String::new() };
     let TlsTerms { is_mutual, min, max, resumes, .. } = tls.terms;
@@ -91,7 +91,7 @@ fn accepts(job: &Job) -> String {
     own
 }
 
-fn makes(job: &Job) -> String {
+fn makes(job: &ProxySettings) -> String {
     let Some(tls) = &job.makes else { return String::new() };
     let own = tls.own.as_ref().filter(|_| tls.terms.is_mutual);
     let own = own.map_or_else(String::new, |own| format!(" crt {}", own.both.display()));

@@ -1,6 +1,6 @@
 //! nginx: `proxy_pass` over kept connections.
 
-use super::{Job, Passed, Program, TlsTerms};
+use super::{Program, ProxyCounts, ProxySettings, TlsTerms};
 use crate::executor::count;
 use crate::launch::certificates::SERVER_NAME;
 use crate::launch::context::LaunchContext;
@@ -14,7 +14,7 @@ impl Program for Nginx {
         ("nginx", "nginx")
     }
 
-    fn config(&self, job: &Job, context: &LaunchContext<'_>) -> (&'static str, String) {
+    fn config(&self, job: &ProxySettings, context: &LaunchContext<'_>) -> (&'static str, String) {
         let folder = context.folder.display();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
@@ -69,15 +69,15 @@ http {{
         ("nginx.conf", text)
     }
 
-    fn argv(&self, program: &str, config: &str, _: &Job) -> Vec<String> {
+    fn argv(&self, program: &str, config: &str, _: &ProxySettings) -> Vec<String> {
         let folder = config.rsplit_once('/').map_or("/", |(folder, _)| folder);
         [program, "-p", folder, "-e", "stderr", "-c", config].map(str::to_owned).to_vec()
     }
 
-    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed> {
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<ProxyCounts> {
         let (accepted, requests) = count::nginx_stub(&statistics.page("/")?)?;
         let requests = is_http.then_some(requests);
-        Some(Passed { requests, connections: Some(accepted), ..Passed::default() })
+        Some(ProxyCounts { requests, connections: Some(accepted), ..ProxyCounts::default() })
     }
 
     fn counts_asking(&self) -> bool {
@@ -86,7 +86,7 @@ http {{
 }
 
 /// Returns the `user` directive; workers of sidecars stay in the sidecars' group.
-fn user(job: &Job, context: &LaunchContext<'_>) -> String {
+fn user(job: &ProxySettings, context: &LaunchContext<'_>) -> String {
     match (context.root, job.is_sidecar) {
         (false, _) => String::new(),
         (true, false) => "user root;".into(),
@@ -97,7 +97,7 @@ fn user(job: &Job, context: &LaunchContext<'_>) -> String {
 }
 
 /// Returns what follows the address in `listen`: `ssl` and the TLS directives.
-fn accepts(job: &Job) -> String {
+fn accepts(job: &ProxySettings) -> String {
     let Some(tls) = &job.accepts else { return String::new() };
     let Some(own) = &tls.own else { return String::new() };
     let TlsTerms { is_mutual, min, max, resumes, .. } = tls.terms;
@@ -122,7 +122,7 @@ fn accepts(job: &Job) -> String {
     lines.join(";\n        ")
 }
 
-fn makes(job: &Job) -> String {
+fn makes(job: &ProxySettings) -> String {
     let Some(tls) = &job.makes else { return String::new() };
     let mut lines = vec![
         "proxy_ssl_verify on".to_owned(),

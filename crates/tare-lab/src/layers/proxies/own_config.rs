@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::Job;
+use super::ProxySettings;
 use tare_model::Failure;
 
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the file and replaces its placeholders.
-pub fn read(path: &Path, job: &Job) -> Result<String, Failure> {
+pub fn read(path: &Path, job: &ProxySettings) -> Result<String, Failure> {
     let wrong = |text: String| Failure::usage(format!("config {}: {text}", path.display()));
     let size = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?;
     if !size.is_file() || size.len() > BYTES_MAX {
@@ -19,7 +19,7 @@ pub fn read(path: &Path, job: &Job) -> Result<String, Failure> {
     filled(&text, job).map_err(wrong)
 }
 
-fn filled(text: &str, job: &Job) -> Result<String, String> {
+fn filled(text: &str, job: &ProxySettings) -> Result<String, String> {
     let mut words = Vec::new();
     let mut address = |name: &str, at: SocketAddr| {
         words.push((format!("{{{name}_ip}}"), at.ip().to_string()));

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use tare_io::system::cpus_of;
+use tare_io::system::process_cpus;
 use tare_model::counters::{Counter, Counters};
 
 use crate::machine::processes::TICKS_PER_S;
@@ -31,7 +31,7 @@ impl Softirq {
     pub fn attach(pid: u32) -> Option<Self> {
         static THREADS: OnceLock<Vec<(usize, PathBuf)>> = OnceLock::new();
         static ARE_APART: OnceLock<bool> = OnceLock::new();
-        let cpus = cpus_of(pid);
+        let cpus = process_cpus(pid);
         if *ARE_APART.get_or_init(|| kernel_config().is_some_and(|c| are_apart(&c))) {
             let (stat, length) = (open(Path::new("/proc/stat"))?, 256 * (cpus.iter().max()? + 2));
             return Some(Self::Apart { stat, cpus, length });

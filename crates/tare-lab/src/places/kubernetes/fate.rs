@@ -3,11 +3,11 @@
 use serde_json::Value;
 use tare_kube::Kind;
 
-use super::ground::Ground;
+use super::ground::ClusterNamespace;
 
 /// State of a pod that is starting.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PodState {
     Runs,
     /// Not running yet; the reason, if it is known.
     Waits(Option<String>),
@@ -24,11 +24,11 @@ const HOPELESS: [&str; 5] = [
     "RunContainerError",
 ];
 
-pub fn standing(pod: &Value, container: &str) -> Standing {
+pub fn standing(pod: &Value, container: &str) -> PodState {
     let status = &pod["status"];
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(end) = end(pod) {
-        return Standing::Ended(end);
+        return PodState::Ended(end);
     }
     let statuses = ["initContainerStatuses", "containerStatuses"];
     let all = statuses.iter().flat_map(|list| status[*list].as_array().into_iter().flatten());
@@ -39,22 +39,22 @@ pub fn standing(pod: &Value, container: &str) -> Standing {
         let image = image.as_str().unwrap_or_default();
         let why = format!("{reason} ({image}){message}");
         if HOPELESS.contains(&reason.as_str()) {
-            return Standing::Ended(why);
+            return PodState::Ended(why);
         }
         if reason != "PodInitializing" && reason != "ContainerCreating" {
-            return Standing::Waits(Some(why));
+            return PodState::Waits(Some(why));
         }
     }
     let own = status["containerStatuses"].as_array().into_iter().flatten();
     let mut own = own.filter(|one| one["name"] == container);
     if own.any(|one| one["state"]["running"].is_object()) && status["podIP"].is_string() {
-        return Standing::Runs;
+        return PodState::Runs;
     }
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let unscheduled = conditions
         .filter(|c| c["type"] == "PodScheduled" && c["status"] == "False")
         .find_map(|c| text(&c["message"]));
-    Standing::Waits(unscheduled.map(|why| format!("it is not scheduled: {why}")))
+    PodState::Waits(unscheduled.map(|why| format!("it is not scheduled: {why}")))
 }
 
 /// Returns how a pod ended; `None` if it has not.
@@ -85,7 +85,7 @@ pub fn end(pod: &Value) -> Option<String> {
 }
 
 /// Returns why a pod stopped answering, as far as the cluster knows.
-pub fn of(ground: &Ground, name: &str) -> Option<String> {
+pub fn describe_loss(ground: &ClusterNamespace, name: &str) -> Option<String> {
     let found = ground.cluster.read(Kind::Pod, &ground.namespace, name);
     let pod = match found {
         Err(error) => return Some(error.to_string()),
@@ -104,7 +104,7 @@ pub fn of(ground: &Ground, name: &str) -> Option<String> {
 }
 
 /// Kubelets renew their node's lease every 10 s; a node is marked not ready much later.
-fn is_silent(ground: &Ground, node: &str) -> Option<String> {
+fn is_silent(ground: &ClusterNamespace, node: &str) -> Option<String> {
     let lease = ground.cluster.read(Kind::Lease, LEASES, node).ok()??;
     let renewed = lease["spec"]["renewTime"].as_str()?;
     let age = age_s(renewed, tare_io::time::wall_unix_ms() / 1000)?;
@@ -136,7 +136,7 @@ pub fn not_ready(node: &Value) -> Option<String> {
 }
 
 /// The newest warning about a pod: failures to create its sandbox are reported nowhere else.
-pub fn last_warning(ground: &Ground, name: &str) -> Option<String> {
+pub fn last_warning(ground: &ClusterNamespace, name: &str) -> Option<String> {
     let events = ground.cluster.events_of(&ground.namespace, name).ok()?;
     let warnings = events.iter().filter(|event| event["type"] == "Warning");
     let newest = warnings.max_by_key(|event| event["lastTimestamp"].as_str().map(str::to_owned))?;
@@ -158,21 +158,21 @@ mod tests {
         };
         let runs = json!({"phase": "Running", "podIP": "10.0.0.1",
                           "containerStatuses": [{"name": "tare", "state": {"running": {}}}]});
-        assert_eq!(standing(&pod(runs), "tare"), Standing::Runs);
+        assert_eq!(standing(&pod(runs), "tare"), PodState::Runs);
         let creating = standing(&waits("ContainerCreating", ""), "tare");
-        assert_eq!(creating, Standing::Waits(None));
+        assert_eq!(creating, PodState::Waits(None));
         let pull = standing(&waits("ImagePullBackOff", "no such image"), "tare");
-        assert_eq!(pull, Standing::Ended("ImagePullBackOff (i): no such image".into()));
+        assert_eq!(pull, PodState::Ended("ImagePullBackOff (i): no such image".into()));
         let first = standing(&waits("ErrImagePull", "try again"), "tare");
-        assert_eq!(first, Standing::Waits(Some("ErrImagePull (i): try again".into())));
+        assert_eq!(first, PodState::Waits(Some("ErrImagePull (i): try again".into())));
         let unscheduled = pod(json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "message": "0/2 nodes"}]}));
         let why = "it is not scheduled: 0/2 nodes".to_owned();
-        assert_eq!(standing(&unscheduled, "tare"), Standing::Waits(Some(why)));
+        assert_eq!(standing(&unscheduled, "tare"), PodState::Waits(Some(why)));
         let oom = pod(json!({"phase": "Failed", "containerStatuses": [{"name": "tare",
             "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]}));
         let said = "its container tare ran out of memory (OOMKilled)";
-        assert_eq!(standing(&oom, "tare"), Standing::Ended(said.into()));
+        assert_eq!(standing(&oom, "tare"), PodState::Ended(said.into()));
         let evicted =
             pod(json!({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}));
         assert_eq!(end(&evicted).as_deref(), Some("Evicted: low on disk"));

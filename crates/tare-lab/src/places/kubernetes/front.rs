@@ -12,7 +12,7 @@ use tare_kube::{Kind, KubeError};
 use tare_model::places::{KubernetesSpec, Via};
 use tare_model::plain;
 
-use super::ground::{FRONT_OF, Ground, kube, service_address};
+use super::ground::{ClusterNamespace, FRONT_OF, kube, service_address};
 use super::node_meter::NodeMeter;
 use super::path::SERVICE_PORT;
 use super::reach::LOOK;
@@ -26,7 +26,7 @@ use tare_model::Failure;
 const HTTP_PORT: u16 = 80;
 
 #[derive(Clone, Debug)]
-pub struct Front {
+pub struct ClusterProxy {
     pub entry: SocketAddr,
     /// In words: `Gateway tare-1/tare-1-0 of class istio`.
     pub words: String,
@@ -53,7 +53,7 @@ pub fn host(tag: &str, namespace: &str) -> String {
 /// Creates the objects that route a host's requests to a place's Service, once.
 pub fn make(
     spec: &KubernetesSpec,
-    ground: &Ground,
+    ground: &ClusterNamespace,
     tag: &str,
     journal: &Journal,
 ) -> Result<(), Failure> {
@@ -103,7 +103,11 @@ pub fn make(
 }
 
 /// Returns the Gateway's namespace and name.
-fn gateway<'a>(spec: &'a KubernetesSpec, ground: &'a Ground, tag: &'a str) -> (&'a str, &'a str) {
+fn gateway<'a>(
+    spec: &'a KubernetesSpec,
+    ground: &'a ClusterNamespace,
+    tag: &'a str,
+) -> (&'a str, &'a str) {
     let own = ground.namespace.as_str();
     match &spec.gateway {
         Some(name) => name.split_once('/').unwrap_or((own, name)),
@@ -114,11 +118,11 @@ fn gateway<'a>(spec: &'a KubernetesSpec, ground: &'a Ground, tag: &'a str) -> (&
 /// Waits until the proxy is ready and routes to the place.
 pub fn wait(
     spec: &KubernetesSpec,
-    ground: &Ground,
+    ground: &ClusterNamespace,
     tag: &str,
     within: DurationNs,
     stop: &AtomicBool,
-) -> Result<Front, Failure> {
+) -> Result<ClusterProxy, Failure> {
     let limit = monotonic_now() + within;
     loop {
         let looked = match spec.via {
@@ -129,7 +133,7 @@ pub fn wait(
             Ok((entry, words)) => {
                 let pods = pods_behind(ground, entry).map_err(kube)?;
                 if !pods.is_empty() || spec.gateway_class.is_none() {
-                    return Ok(Front { entry, words, pods });
+                    return Ok(ClusterProxy { entry, words, pods });
                 }
                 "no pod of it runs".to_owned()
             }
@@ -151,9 +155,13 @@ pub fn wait(
 
 const WHY_CHARS_MAX: usize = 400;
 
-type Looked = Result<(SocketAddr, String), String>;
+type EntryLookup = Result<(SocketAddr, String), String>;
 
-fn look_at_ingress(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<Looked, Failure> {
+fn look_at_ingress(
+    spec: &KubernetesSpec,
+    ground: &ClusterNamespace,
+    tag: &str,
+) -> Result<EntryLookup, Failure> {
     let ingress = ground.read(Kind::Ingress, tag)?.unwrap_or_default();
     let class = ingress["spec"]["ingressClassName"].as_str().unwrap_or("the cluster's default");
     let words = format!("Ingress {}/{tag} of class {class}", ground.namespace);
@@ -169,7 +177,11 @@ fn look_at_ingress(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<
     Ok(address(ground, told, HTTP_PORT)?.map(|entry| (entry, words)))
 }
 
-fn look_at_gateway(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<Looked, Failure> {
+fn look_at_gateway(
+    spec: &KubernetesSpec,
+    ground: &ClusterNamespace,
+    tag: &str,
+) -> Result<EntryLookup, Failure> {
     let (namespace, name) = gateway(spec, ground, tag);
     let gateway = ground.cluster.read(Kind::Gateway, namespace, name).map_err(kube)?;
     let Some(gateway) = gateway else {
@@ -214,7 +226,11 @@ fn condition(all: &Value, kind: &str) -> Result<(), String> {
 }
 
 /// Parses an address, or resolves a name in the cluster or on this machine.
-fn address(ground: &Ground, told: &str, port: u16) -> Result<Result<SocketAddr, String>, Failure> {
+fn address(
+    ground: &ClusterNamespace,
+    told: &str,
+    port: u16,
+) -> Result<Result<SocketAddr, String>, Failure> {
     if let Ok(ip) = told.parse() {
         return Ok(Ok(SocketAddr::new(ip, port)));
     }
@@ -226,7 +242,7 @@ fn address(ground: &Ground, told: &str, port: u16) -> Result<Result<SocketAddr, 
 }
 
 /// Returns the pods of the Service at `entry`; none if tare may not list them.
-fn pods_behind(ground: &Ground, entry: SocketAddr) -> Result<Vec<FrontPod>, KubeError> {
+fn pods_behind(ground: &ClusterNamespace, entry: SocketAddr) -> Result<Vec<FrontPod>, KubeError> {
     let services = match ground.cluster.list(Kind::Service, "", "") {
         Err(KubeError::Forbidden { .. }) => return Ok(Vec::new()),
         services => services?,
@@ -273,16 +289,16 @@ fn front_pod(pod: &Value) -> Option<FrontPod> {
 
 /// Counts of what the proxy's pods sent to a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct ServiceCounts {
     pub requests: u64,
     pub connections: u64,
     pub handshakes: u64,
 }
 
-impl Front {
+impl ClusterProxy {
     /// Sums the counts of all its pods; `None` if any reports none.
-    pub fn passed(&self, service: &str) -> Option<Passed> {
-        let mut sum = Passed::default();
+    pub fn passed(&self, service: &str) -> Option<ServiceCounts> {
+        let mut sum = ServiceCounts::default();
         for pod in &self.pods {
             let site = pod.meter.as_ref()?.site();
             let address = SocketAddr::new(pod.ip, injected::STATISTICS_PORT);
@@ -297,7 +313,7 @@ impl Front {
 }
 
 /// Reads one Service's counts from Envoy's statistics; `None` if they are absent.
-fn read(page: &str, service: &str) -> Option<Passed> {
+fn read(page: &str, service: &str) -> Option<ServiceCounts> {
     let (one, other) = (format!("||{service}\""), format!("||{service};\""));
     let of = |name: &str| -> Option<u64> {
         let is_its = |line: &&str| {
@@ -308,7 +324,7 @@ fn read(page: &str, service: &str) -> Option<Passed> {
         let numbers = named.filter_map(|line| line.rsplit_once(' ')?.1.trim().parse::<u64>().ok());
         numbers.reduce(|sum, n| sum + n)
     };
-    Some(Passed {
+    Some(ServiceCounts {
         requests: of("envoy_cluster_upstream_rq_total")?,
         connections: of("envoy_cluster_upstream_cx_total")?,
         handshakes: of("envoy_cluster_ssl_handshake").unwrap_or(0),
@@ -343,7 +359,7 @@ mod tests {
             + &line("envoy_cluster_upstream_rq_total_more", "a.b.svc.cluster.local", 3)
             + &line("envoy_cluster_upstream_cx_total", "a.b.svc.cluster.local", 2)
             + &line("envoy_cluster_ssl_handshake", "a.b.svc.cluster.local", 1);
-        let expected = Passed { requests: 9, connections: 2, handshakes: 1 };
+        let expected = ServiceCounts { requests: 9, connections: 2, handshakes: 1 };
         assert_eq!(read(&page, "a.b.svc.cluster.local"), Some(expected));
         assert_eq!(read("HTTP/1.1 404 Not Found\r\n\r\n", "a.b.svc.cluster.local"), None);
     }

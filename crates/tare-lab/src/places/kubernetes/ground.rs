@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tare_kube::{Cluster, Kind, KubeError, Which};
+use tare_kube::{Cluster, ClusterSelector, Kind, KubeError};
 use tare_model::places::KubernetesSpec;
 use tare_model::plain;
 
@@ -34,7 +34,7 @@ pub fn ours_selector() -> String {
 pub struct Clusters {
     /// Name of tare's own namespaces; unique to this run.
     name: String,
-    grounds: Mutex<Vec<Arc<Ground>>>,
+    grounds: Mutex<Vec<Arc<ClusterNamespace>>>,
     /// The node of each place's pod, by the place's tag.
     nodes: Mutex<HashMap<String, String>>,
     pub(super) node_agents: NodeAgents,
@@ -50,7 +50,7 @@ pub struct NodeAgents {
 
 /// A namespace of a cluster, in which places are made.
 #[derive(Debug)]
-pub struct Ground {
+pub struct ClusterNamespace {
     pub cluster: Cluster,
     pub namespace: String,
     /// The user named it. tare's own is removed with everything in it.
@@ -68,13 +68,13 @@ impl Clusters {
         }
     }
 
-    pub(super) fn is_on(&self, tag: &str, node: &str) {
+    pub(super) fn set_node(&self, tag: &str, node: &str) {
         let mut nodes = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
         nodes.insert(tag.to_owned(), node.to_owned());
     }
 
     /// Forgets a place's node: its new pod may run on any.
-    pub(super) fn is_asked_for(&self, tag: &str) {
+    pub(super) fn forget_node(&self, tag: &str) {
         self.nodes.lock().unwrap_or_else(|e| e.into_inner()).remove(tag);
     }
 
@@ -83,9 +83,13 @@ impl Clusters {
     }
 
     /// Returns the namespace for a place, created when first needed.
-    pub fn ground(&self, spec: &KubernetesSpec, journal: &Journal) -> Result<Arc<Ground>, Failure> {
+    pub fn ground(
+        &self,
+        spec: &KubernetesSpec,
+        journal: &Journal,
+    ) -> Result<Arc<ClusterNamespace>, Failure> {
         let mut grounds = self.grounds.lock().unwrap_or_else(|e| e.into_inner());
-        let is_it = |ground: &&Arc<Ground>| {
+        let is_it = |ground: &&Arc<ClusterNamespace>| {
             ground.cluster.which.context == spec.context && ground.wanted == spec.namespace
         };
         if let Some(ground) = grounds.iter().find(is_it) {
@@ -96,7 +100,7 @@ impl Clusters {
         let ground = match &wanted {
             Some(namespace) => {
                 refuse_others(&cluster, namespace, spec.beside_others)?;
-                Ground { namespace: namespace.clone(), cluster, is_given: true, wanted }
+                ClusterNamespace { namespace: namespace.clone(), cluster, is_given: true, wanted }
             }
             None => {
                 let namespace = self.name.clone();
@@ -113,7 +117,7 @@ impl Clusters {
                     )),
                     error => kube(error),
                 })?;
-                Ground { namespace, cluster, is_given: false, wanted }
+                ClusterNamespace { namespace, cluster, is_given: false, wanted }
             }
         };
         let ground = Arc::new(ground);
@@ -122,7 +126,7 @@ impl Clusters {
     }
 }
 
-impl Ground {
+impl ClusterNamespace {
     /// Makes an object of tare's in the namespace.
     pub fn make(
         &self,
@@ -165,7 +169,7 @@ fn unknown(kind: Kind) -> Failure {
 }
 
 pub fn connect(context: Option<&str>) -> Result<Cluster, Failure> {
-    Cluster::connect(&Which::of_context(context)).map_err(kube)
+    Cluster::connect(&ClusterSelector::from_context(context)).map_err(kube)
 }
 
 /// Resolves a Service's name in the cluster: `name.namespace.svc`, with or without the cluster's

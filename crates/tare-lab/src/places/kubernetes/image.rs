@@ -6,7 +6,7 @@ use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
-use tare_io::files::Outlet;
+use tare_io::files::OutputFile;
 
 use crate::places::agent_file;
 use tare_model::Failure;
@@ -23,7 +23,8 @@ pub fn write(to: &Path, name: &str) -> Result<(), Failure> {
         return Err(Failure::usage(text));
     }
     let mut all = Vec::new();
-    let written = archive(&program, name, &mut all).and_then(|()| Outlet::find(to)?.write(&all));
+    let written =
+        archive(&program, name, &mut all).and_then(|()| OutputFile::find(to)?.write(&all));
     written.map_err(|e| Failure::file("write", to, e))
 }
 

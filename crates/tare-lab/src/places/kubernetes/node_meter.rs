@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tare_io::DurationNs;
 use tare_kube::Kind;
 
-use super::ground::{Clusters, Ground};
+use super::ground::{ClusterNamespace, Clusters};
 use super::pod;
 use super::pod::{AGENT, PodOrder};
 use super::reach::{copy_agent, exec, wait};
@@ -25,7 +25,7 @@ use tare_model::places::KubernetesSpec;
 const STARTS_WITHIN: DurationNs = DurationNs::from_secs(60);
 
 /// Context for starting a meter.
-pub struct Wanted<'a> {
+pub struct MeterContext<'a> {
     pub who: &'a str,
     pub tag: &'a str,
     pub clusters: &'a Clusters,
@@ -43,9 +43,9 @@ pub struct NodeMeter {
 }
 
 impl NodeMeter {
-    pub fn of(
-        wanted: &Wanted<'_>,
-        ground: &Ground,
+    pub fn attach(
+        wanted: &MeterContext<'_>,
+        ground: &ClusterNamespace,
         node: &str,
         uid: &str,
         container: Option<&str>,
@@ -94,7 +94,11 @@ fn meter_parts() -> PodParts {
     PodParts { labels, ..PodParts::default() }
 }
 
-fn start(wanted: &Wanted<'_>, ground: &Ground, node: &str) -> Result<Agent, Failure> {
+fn start(
+    wanted: &MeterContext<'_>,
+    ground: &ClusterNamespace,
+    node: &str,
+) -> Result<Agent, Failure> {
     // Numbered, since a place may move to another node and an agent may be lost.
     let number = wanted.clusters.node_agents.started.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}-meter-{number}", wanted.tag);

@@ -9,8 +9,8 @@ use tare_model::places::{Enter, KubernetesSpec, Policy, Via};
 use tare_model::samples::{Proof, Sent};
 
 use super::fate::not_ready;
-use super::front::{Front, FrontPod, Passed};
-use super::ground::{Ground, PLACE, kube};
+use super::front::{ClusterProxy, FrontPod, ServiceCounts};
+use super::ground::{ClusterNamespace, PLACE, kube};
 use crate::journal::Journal;
 use crate::journal::ours::OURS;
 use crate::lab::server::Server;
@@ -29,7 +29,7 @@ pub struct Path {
     /// In words: `NodePort 31000 of node2`.
     words: String,
     /// The cluster's proxy in front of the Service.
-    pub front: Option<Front>,
+    pub front: Option<ClusterProxy>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub const SERVICE_PORT: u16 = 80;
 /// Creates the Service of a place, once; the pods behind it may change.
 pub fn make_service(
     spec: &KubernetesSpec,
-    ground: &Ground,
+    ground: &ClusterNamespace,
     tag: &str,
     port: u16,
     journal: &Journal,
@@ -70,7 +70,7 @@ pub fn make_service(
 /// Returns how clients enter; `None` if directly, or by an Ingress or Gateway (see `front`).
 pub fn path(
     spec: &KubernetesSpec,
-    ground: &Ground,
+    ground: &ClusterNamespace,
     service: Option<&Value>,
     spot: &Spot,
     port: u16,
@@ -108,7 +108,7 @@ pub fn path(
 }
 
 impl Path {
-    pub fn through(front: Front, spec: &KubernetesSpec, host: String) -> Self {
+    pub fn through(front: ClusterProxy, spec: &KubernetesSpec, host: String) -> Self {
         let (entry, words) = (front.entry, front.words.clone());
         let front = Some(front);
         Self { entry, host, via: spec.via, policy: spec.policy, words, front }
@@ -116,7 +116,7 @@ impl Path {
 }
 
 /// Finds a ready node that the pod is not on.
-fn other_node(ground: &Ground, own: &str) -> Result<(String, IpAddr), Failure> {
+fn other_node(ground: &ClusterNamespace, own: &str) -> Result<(String, IpAddr), Failure> {
     let nodes = ground.cluster.list(Kind::Node, "", "").map_err(kube)?;
     let fitting = nodes.iter().filter(|node| not_ready(node).is_none());
     let mut named = fitting.filter_map(|node| Some((name(node)?, address(node)?)));
@@ -146,7 +146,7 @@ pub struct PathProof {
     /// Whether a sidecar forwards requests to the server.
     pub has_sidecar: bool,
     /// Counts of the cluster's proxy before the load.
-    pub before: Option<Passed>,
+    pub before: Option<ServiceCounts>,
 }
 
 impl LayerProof for PathProof {
@@ -161,18 +161,18 @@ impl LayerProof for PathProof {
 }
 
 impl PathProof {
-    fn passed(&self) -> Option<Passed> {
+    fn passed(&self) -> Option<ServiceCounts> {
         self.path.front.as_ref()?.passed(&self.service)
     }
 
     /// Checks how the cluster's proxy forwarded requests. Returns complaints and observations.
     fn judge_front(
         &self,
-        front: &Front,
+        front: &ClusterProxy,
         client: &[IpAddr],
         peers: &BTreeMap<IpAddr, u64>,
         sent: Sent,
-        passed: Option<(Passed, Passed)>,
+        passed: Option<(ServiceCounts, ServiceCounts)>,
     ) -> (Vec<String>, Vec<String>) {
         let (mut wrong, mut seen) = (Vec::new(), Vec::new());
         let known: Vec<IpAddr> = match self.has_sidecar {
@@ -201,7 +201,7 @@ impl PathProof {
                 let requests = after.requests.saturating_sub(before.requests);
                 let text = format!("of {sent} requests {requests} passed through it");
                 if sent.fits(requests) { &mut seen } else { &mut wrong }.push(text);
-                let Passed { connections, handshakes, .. } = after;
+                let ServiceCounts { connections, handshakes, .. } = after;
                 if handshakes > 0 {
                     seen.push(format!("{handshakes} TLS handshakes for {connections} connections"));
                 }
@@ -214,7 +214,7 @@ impl PathProof {
         &self,
         peers: &BTreeMap<IpAddr, u64>,
         sent: Sent,
-        passed: Option<(Passed, Passed)>,
+        passed: Option<(ServiceCounts, ServiceCounts)>,
     ) -> Proof {
         let Self { path, spot, client, .. } = self;
         let client = client.lock().unwrap_or_else(|e| e.into_inner());
@@ -337,11 +337,11 @@ mod tests {
         };
         let entry: SocketAddr = "10.96.0.5:80".parse().unwrap();
         let judge = |pods: &[FrontPod], peer: &str, counted: Option<u64>, has_sidecar: bool| {
-            let front = Front { entry, words: "Gateway".into(), pods: pods.to_vec() };
+            let front = ClusterProxy { entry, words: "Gateway".into(), pods: pods.to_vec() };
             let spec = KubernetesSpec { via: Via::Gateway, ..KubernetesSpec::default() };
             let mut proof = proof(Path::through(front, &spec, "x".into()), "10.244.1.7");
             proof.has_sidecar = has_sidecar;
-            let passed = |requests| Passed { requests, connections: 2, handshakes: 2 };
+            let passed = |requests| ServiceCounts { requests, connections: 2, handshakes: 2 };
             let counts = counted.map(|n| (passed(5), passed(5 + n)));
             proof.judge(&[(ip(peer), 2)].into(), Sent { requests: 7, unsure: 0 }, counts)
         };

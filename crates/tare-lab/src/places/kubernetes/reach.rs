@@ -10,10 +10,10 @@ use tare_io::time::monotonic_now;
 use tare_kube::Kind;
 use tare_model::plain;
 
-use super::fate::{self, Standing};
-use super::ground::Ground;
+use super::fate::{self, PodState};
+use super::ground::ClusterNamespace;
 use super::pod::AGENT;
-use crate::machine::commands::{self, must};
+use crate::machine::commands::{self, run_checked};
 use crate::places::agent_file;
 use tare_model::Failure;
 
@@ -23,7 +23,7 @@ const COPY_WITHIN: DurationNs = DurationNs::from_secs(60);
 pub const LOOK: Duration = Duration::from_millis(150);
 
 /// Copies the agent into a container that waits for it.
-pub fn copy_agent(ground: &Ground, pod: &str, container: &str) -> Result<(), Failure> {
+pub fn copy_agent(ground: &ClusterNamespace, pod: &str, container: &str) -> Result<(), Failure> {
     let agent = agent_file::find()?;
     let bytes = std::fs::metadata(&agent).map_err(|e| Failure::file("read", &agent, e))?.len();
     // Renamed only when complete, as the pod waits for that name.
@@ -35,12 +35,12 @@ pub fn copy_agent(ground: &Ground, pod: &str, container: &str) -> Result<(), Fai
     argv.push(agent.display().to_string());
     argv.extend(exec(ground, pod, container, true, &["/bin/sh", "-c", &there])?);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    must(&argv, COPY_WITHIN, "copy the agent into a pod").map(drop)
+    run_checked(&argv, COPY_WITHIN, "copy the agent into a pod").map(drop)
 }
 
 /// Returns the command line that runs a program in a pod and forwards its streams.
 pub fn exec(
-    ground: &Ground,
+    ground: &ClusterNamespace,
     pod: &str,
     container: &str,
     ends_itself: bool,
@@ -60,7 +60,7 @@ pub fn exec(
 
 /// Waits until a pod runs; fails as soon as it cannot.
 pub fn wait(
-    ground: &Ground,
+    ground: &ClusterNamespace,
     name: &str,
     container: &str,
     within: DurationNs,
@@ -76,9 +76,9 @@ pub fn wait(
             return no("it was deleted".into());
         };
         let why = match fate::standing(&pod, container) {
-            Standing::Runs => return Ok(pod),
-            Standing::Ended(why) => return no(why),
-            Standing::Waits(why) => why,
+            PodState::Runs => return Ok(pod),
+            PodState::Ended(why) => return no(why),
+            PodState::Waits(why) => why,
         };
         if stop.load(Ordering::Relaxed) || commands::is_stopped() {
             return no("interrupted".into());

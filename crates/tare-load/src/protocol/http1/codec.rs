@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Capture, HeadMemo, Http1Requests, ReplyParser, Wanted};
-use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request, RequestBytes, Room};
+use crate::codec::{Codec, ConnectionFlights, Decoded, Encoded, Request, RequestBytes, Room};
 use crate::protocol::reply::ReplyDefect;
-use crate::source::Asked;
+use crate::source::NextRequest;
 
 pub struct Http1 {
     requests: Http1Requests,
@@ -55,12 +55,12 @@ impl Codec for Http1 {
     #[inline]
     fn encode(&mut self, _slot: u32, request: Request<'_>, _out: &mut Vec<u8>) -> Encoded {
         match request.asked {
-            Asked::Listed(at) => {
+            NextRequest::Listed(at) => {
                 let (range, to_head) = self.requests.at(at);
                 let requests = self.requests.together;
                 Encoded { bytes: RequestBytes::Kept(range), requests, to_head }
             }
-            Asked::Written { requests, to_head } => {
+            NextRequest::Written { requests, to_head } => {
                 Encoded { bytes: RequestBytes::Written, requests, to_head }
             }
         }
@@ -71,13 +71,13 @@ impl Codec for Http1 {
         &mut self,
         slot: u32,
         input: &mut &[u8],
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
         _out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         let Some(first) = flights.first() else {
             return Err(ReplyDefect::Unasked { bytes: input.len() });
         };
-        let to_head = flights.replied(first).to_head;
+        let to_head = flights.record_first_byte(first).to_head;
         let reply = self.parsers[slot as usize].advance(input, to_head, &mut self.memo)?;
         Ok(reply.map(|reply| Decoded::Replied(first, reply)))
     }
@@ -86,7 +86,7 @@ impl Codec for Http1 {
         &mut self,
         slot: u32,
         clean: bool,
-        flights: &mut OfConnection<'_>,
+        flights: &mut ConnectionFlights<'_>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         let reply = self.parsers[slot as usize].on_close(clean)?;
         Ok(flights.first().zip(reply).map(|(first, reply)| Decoded::Replied(first, reply)))

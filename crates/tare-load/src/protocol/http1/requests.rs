@@ -25,7 +25,7 @@ struct Place {
 impl Http1Requests {
     pub fn new(requests: &Requests) -> Result<Self, RequestError> {
         match requests {
-            Requests::Parts(parts) => Self::of_parts(parts),
+            Requests::Parts(parts) => Self::from_parts(parts),
             Requests::Written { each, requests } => {
                 let mut end = 0;
                 let places = each.iter().map(|bytes| {
@@ -39,9 +39,9 @@ impl Http1Requests {
         }
     }
 
-    fn of_parts(parts: &RequestParts) -> Result<Self, RequestError> {
+    fn from_parts(parts: &RequestParts) -> Result<Self, RequestError> {
         parts.check()?;
-        let rest = behind_the_path(parts);
+        let rest = head_after_path(parts);
         let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(parts.paths.len()));
         for path in &parts.paths {
             bytes.extend_from_slice(parts.method.as_bytes());
@@ -65,7 +65,7 @@ impl Http1Requests {
 }
 
 /// Writes the head from the version to its end, which is the same for every path.
-fn behind_the_path(parts: &RequestParts) -> Vec<u8> {
+fn head_after_path(parts: &RequestParts) -> Vec<u8> {
     let mut head = " HTTP/1.1\r\n".to_owned();
     if !parts.has_header("host") {
         head.push_str(&format!("Host: {}\r\n", parts.authority));

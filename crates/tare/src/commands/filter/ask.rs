@@ -6,7 +6,7 @@ use tare_lab::filters::memory::FilterMemory;
 use tare_lab::filters::{describe, environment};
 use tare_model::filters::{FilterKind, FilterSpec};
 
-use super::named;
+use super::parse_filter;
 use crate::load::outputs::print;
 use crate::run::places::journal_folder;
 use tare_model::Failure;
@@ -48,10 +48,10 @@ pub fn run(args: &Ask) -> Result<(), Failure> {
 }
 
 fn ask(args: &Ask, filter: &str) -> Result<(String, u64), Failure> {
-    let spec = named(filter, &args.prefix)?;
+    let spec = parse_filter(filter, &args.prefix)?;
     let memory = match &args.shm {
         Some(_) => None,
-        None => FilterMemory::of(&spec, &journal_folder()?)?,
+        None => FilterMemory::create_for(&spec, &journal_folder()?)?,
     };
     let shared = args.shm.as_deref().or(memory.as_ref().map(|memory| memory.name.as_str()));
     let mut caller = Caller::start(&spec, &environment(&spec, shared)?, &[])?;

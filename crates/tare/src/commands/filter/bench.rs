@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_lab::filters::caller::{Called, Caller, TRIAL_CALLS, calls_within};
+use tare_lab::filters::caller::{CallReport, Caller, TRIAL_CALLS, calls_within};
 use tare_lab::filters::environment;
 use tare_lab::filters::memory::FilterMemory;
 use tare_load::LaneId;
@@ -20,7 +20,7 @@ use tare_run::schedule;
 use tare_stats::Estimate;
 use tare_stats::estimate::{sidak, trimmed_mean};
 
-use super::named;
+use super::parse_filter;
 use crate::args::words::positive_duration;
 use crate::load::addresses::random_seed;
 use crate::load::interrupt;
@@ -90,7 +90,7 @@ struct Row {
 }
 
 /// Results of one filter over all rounds.
-struct Measured {
+struct BenchedFilter {
     name: String,
     spec: FilterSpec,
     /// Nanoseconds per call in each round, for accepted and for refused URLs.
@@ -142,15 +142,15 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     }
 }
 
-fn filters(args: &Bench) -> Result<Vec<Measured>, Failure> {
+fn filters(args: &Bench) -> Result<Vec<BenchedFilter>, Failure> {
     let all = FilterKind::ALL.into_iter().filter(|(kind, ..)| *kind != FilterKind::Off);
     let names: Vec<String> = match args.filters.is_empty() {
         true => all.map(|(_, name, _)| name.to_owned()).collect(),
         false => args.filters.clone(),
     };
     let measured = names.into_iter().map(|name| {
-        let spec = named(&name, &args.prefix)?;
-        Ok(Measured { name, spec, rounds: Default::default(), wrong: None })
+        let spec = parse_filter(&name, &args.prefix)?;
+        Ok(BenchedFilter { name, spec, rounds: Default::default(), wrong: None })
     });
     measured.collect()
 }
@@ -168,7 +168,7 @@ fn urls(args: &Bench) -> Result<[String; 2], Failure> {
 }
 
 fn round(
-    all: &mut [Measured],
+    all: &mut [BenchedFilter],
     urls: &[String; 2],
     seed: u64,
     index: u32,
@@ -176,11 +176,11 @@ fn round(
 ) -> Result<(), Failure> {
     let mut running = Vec::new();
     for one in all.iter() {
-        let memory = FilterMemory::of(&one.spec, &journal_folder()?)?;
+        let memory = FilterMemory::create_for(&one.spec, &journal_folder()?)?;
         let shared = memory.as_ref().map(|memory| memory.name.as_str());
         let mut caller = Caller::start(&one.spec, &environment(&one.spec, shared)?, cpus)?;
         let mut calls = [0; 2];
-        let mut last = Called::default();
+        let mut last = CallReport::default();
         for (url, calls) in urls.iter().zip(&mut calls) {
             last = caller.call(&one.spec, url, TRIAL_CALLS)?;
             *calls = calls_within(SLICE, last.elapsed_ns, TRIAL_CALLS);
@@ -193,7 +193,9 @@ fn round(
             for (which, url) in urls.iter().enumerate() {
                 let called = caller.call(&all[at].spec, url, calls[which])?;
                 values[which].push(called.elapsed_ns as f64 / calls[which] as f64);
-                if let Some(why) = wrong(&called, last, which == 0, calls[which], &all[at].spec) {
+                if let Some(why) =
+                    call_error(&called, last, which == 0, calls[which], &all[at].spec)
+                {
                     all[at].wrong.get_or_insert(why);
                 }
                 *last = called;
@@ -209,9 +211,9 @@ fn round(
 }
 
 /// Returns what was wrong: every URL must get the expected answer and be counted.
-fn wrong(
-    called: &Called,
-    before: &Called,
+fn call_error(
+    called: &CallReport,
+    before: &CallReport,
     accepts: bool,
     calls: u64,
     spec: &FilterSpec,
@@ -237,7 +239,7 @@ fn wrong(
     })
 }
 
-impl Measured {
+impl BenchedFilter {
     fn row(&self, level: f64) -> Row {
         let estimate = |values: &[f64]| {
             let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();

@@ -1,15 +1,15 @@
 //! `tare filter caller`: the process that loads a filter library. It reads what to call ([`Calls`])
-//! from standard input and answers with the results ([`Called`]).
+//! from standard input and answers with the results ([`CallReport`]).
 
 use std::ffi::CString;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_io::plugin::{Plugin, keep_stdout};
+use tare_io::plugin::{Plugin, take_stdout};
 use tare_io::process::{end_with_parent, pin_to};
 use tare_io::time::monotonic_now;
-use tare_lab::filters::caller::{Called, Calls, FAILED, READY};
+use tare_lab::filters::caller::{CallReport, Calls, FAILED, READY};
 
 use crate::args::words::cpu_list;
 use tare_model::Failure;
@@ -36,7 +36,7 @@ pub fn run(args: &Caller) -> Result<(), Failure> {
     // End together with the tare that started this process.
     end_with_parent().map_err(environment)?;
     // The library's output must not be mistaken for an answer, or fill a pipe that nobody reads.
-    let mut out = keep_stdout().map_err(environment)?;
+    let mut out = take_stdout().map_err(environment)?;
     let mut say = |text: &str| out.write_all(format!("{text}\n").as_bytes()).map_err(environment);
     let prefix = c_string(&args.prefix)?;
     let plugin = match Plugin::load(&args.library, &prefix) {
@@ -55,11 +55,11 @@ pub fn run(args: &Caller) -> Result<(), Failure> {
     Ok(())
 }
 
-fn call(plugin: &Plugin, url: &CString, calls: u64) -> Called {
-    let mut called = Called::default();
+fn call(plugin: &Plugin, url: &CString, calls: u64) -> CallReport {
+    let mut called = CallReport::default();
     let started = monotonic_now();
     for _ in 0..calls {
-        match plugin.answer(url) {
+        match plugin.filter_url(url) {
             1 => called.accepted += 1,
             0 => {}
             _ => called.failed += 1,

@@ -2,7 +2,7 @@
 //! environment, a URL or a header.
 
 use serde_json::Value as Json;
-use tare_model::layers::take_tls;
+use tare_model::layers::clients_use_tls;
 use tare_model::plan::Draft;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
@@ -27,7 +27,7 @@ pub(super) fn put(
     for variant in &mut plan.variants {
         found |= put_setting(variant, key, value)? | put_parameter(variant, key, value);
         for path in variant.server.paths() {
-            *path = source.whole(path);
+            *path = source.resolve(path);
         }
     }
     let known = KEYS.map(|(name, _)| name).join(", ");
@@ -52,7 +52,7 @@ fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, 
     if matches!(variant.server, ServerSpec::External) {
         return Ok(false);
     }
-    let scheme = |server: &ServerSpec| take_tls(&variant.layers, server.facts().tls());
+    let scheme = |server: &ServerSpec| clients_use_tls(&variant.layers, server.facts().tls());
     let scheme_before = scheme(&variant.server);
     let mut json = serde_json::to_value(&variant.server).map_err(|error| error.to_string())?;
     // `{"nginx": {…}}`: the kind, and its settings.
