@@ -2,7 +2,7 @@
 //! written.
 
 use tare_import::{FileDrafts, assemble, read};
-use tare_report::form::{Document, Form};
+use tare_report::formats::{Document, Form};
 use tare_report::import::ImportDocument;
 
 pub fn check(bytes: &[u8]) {

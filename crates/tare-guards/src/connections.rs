@@ -3,7 +3,7 @@
 use tare_stats::estimate::median;
 
 use crate::evidence::Evidence;
-use crate::units::percent;
+use crate::format::percent;
 use crate::{Code, RunGuard, Severity, guard};
 
 /// A quarter of the connections with more than this share of the replies is no accident.

@@ -4,17 +4,21 @@
 
 #![forbid(unsafe_code)]
 
-pub mod clients;
+pub mod clients_summary;
 pub mod code;
 pub mod connections;
+mod counts;
 pub mod evidence;
 pub mod filters;
+pub mod format;
+pub(crate) mod machine;
 pub mod places;
+pub mod proofs;
 pub mod replies;
-pub mod run;
+mod rounds;
+pub mod rules;
 pub mod steady;
 pub mod traffic;
-pub mod units;
 
 use std::cmp::Reverse;
 
@@ -33,11 +37,11 @@ pub struct Rulebook;
 
 impl Rules for Rulebook {
     fn forbid_all(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool {
-        run::forbid_all(plan, rounds)
+        rules::forbid_all(plan, rounds)
     }
 
     fn want_sustained(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool {
-        run::wants_sustained(plan, rounds)
+        rules::wants_sustained(plan, rounds)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use tare_model::layers;
 
-use crate::clients::ClientsSummary;
+use crate::clients_summary::ClientsSummary;
 use crate::evidence::Evidence;
-use crate::units::{duration, percent};
+use crate::format::{duration, percent};
 use crate::{Code, RunGuard, Severity, guard};
 
 pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {

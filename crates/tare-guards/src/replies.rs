@@ -5,8 +5,8 @@ use tare_model::samples::Probe;
 use tare_model::variant::Difference;
 
 use crate::evidence::Evidence;
-use crate::run::LoadKind;
-use crate::units::{bytes, count};
+use crate::format::{bytes, count};
+use crate::rules::LoadKind;
 use crate::{Code, LineWords, RunGuard, Severity, guard};
 
 /// Average body sizes that differ by more are different work, even if probes agreed.

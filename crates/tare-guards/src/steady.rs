@@ -3,16 +3,16 @@
 
 use tare_model::samples::LaunchLoad;
 use tare_model::variant::Difference;
-use tare_stats::digest::RoundDigest;
 use tare_stats::estimate::{Estimate, mean, median};
 use tare_stats::idle::Idle;
+use tare_stats::round_digest::RoundDigest;
 use tare_stats::stopping::relative_half_width;
 use tare_stats::sustained::{Agreement, Check, SATURATED, busy_share, still_changes};
 use tare_stats::verdict::Verdict;
 
 use crate::evidence::Evidence;
-use crate::run::used_by_others;
-use crate::units::{count, duration, overhead, percent, signed};
+use crate::format::{count, duration, overhead, percent, signed};
+use crate::machine::used_by_others;
 use crate::{Code, LineWords, RunGuard, Severity, guard};
 
 /// Share of rests that were cut short.

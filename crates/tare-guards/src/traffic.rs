@@ -4,9 +4,9 @@
 
 use tare_stats::Severity;
 
-use crate::clients::ClientsSummary;
+use crate::clients_summary::ClientsSummary;
 use crate::code::Code;
-use crate::units::{count, counted, duration, percent, rate};
+use crate::format::{count, counted, duration, percent, rate};
 use crate::{Doubt, doubt};
 
 /// Facts about a load: over all slices of a variant, or in one stretch.
@@ -336,9 +336,6 @@ mod tests {
         });
         trips("reconnects", Warn, "closed 20 kept connections, one for every 500 requests", |t| {
             t.closed_by_server = 20;
-        });
-        trips("delayed-ack", Warn, "50 % of its replies came in two pieces", |t| {
-            t.ack_delayed = 5_000
         });
         trips("client-bound", Warn, "the load's worker was busy 97.0 %", |t| {
             t.busiest_worker = 0.97;

@@ -8,7 +8,7 @@ mod made_up;
 use std::collections::BTreeSet;
 
 use tare_guards::Severity::{self, Note, Void, Warn};
-use tare_guards::run::run_guards;
+use tare_guards::rules::run_guards;
 use tare_guards::{Circumstances, Evidence, RunGuard, why_void};
 use tare_model::Distribution;
 use tare_model::counters::Counter;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::error::KubeError;
-use crate::kind::Kind;
+use crate::object_kind::Kind;
 use crate::which::ClusterSelector;
 
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use tower::util::MapResponseLayer;
 
 use crate::bounded::{Allowance, Bounded};
 use crate::error::{KubeError, in_words, line};
-use crate::kind::Kind;
+use crate::object_kind::Kind;
 use crate::which::ClusterSelector;
 
 /// A connection to a cluster.

@@ -12,10 +12,10 @@ mod cluster;
 mod error;
 #[cfg(feature = "client")]
 pub mod exec;
-mod kind;
+mod object_kind;
 mod which;
 
 pub use cluster::{Cluster, manifest};
 pub use error::KubeError;
-pub use kind::Kind;
+pub use object_kind::Kind;
 pub use which::ClusterSelector;

@@ -6,12 +6,12 @@
 //! output goes through `drain` and [`log_file`], [`count`] reads how many requests it served, and
 //! `ending` and `orphans` end processes.
 
+pub(crate) mod adopted;
 pub mod count;
 pub(crate) mod drain;
 pub(crate) mod ending;
 pub mod local;
 pub mod log_file;
-pub(crate) mod orphans;
 pub mod requests;
 pub(crate) mod running;
 
@@ -367,7 +367,7 @@ impl Executor {
         let mut held = locked(&held);
         held.stop();
         if self.plan.ends_orphans && self.servers.all().is_empty() {
-            orphans::end_children();
+            adopted::end_children();
         }
         Ok(held.logged())
     }
@@ -565,7 +565,7 @@ impl Executor {
         }
         self.loads.take_all();
         if self.plan.ends_orphans {
-            orphans::end_children();
+            adopted::end_children();
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::event::Event;
 use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
 use crate::halt::Halt;
 use crate::journal::Journal;
-use crate::journal::ours::PREFIX;
+use crate::journal::prefix::PREFIX;
 use crate::journal::temporary;
 use crate::lab::instance::PlaceInstance;
 use crate::lab::load::Load;

@@ -9,13 +9,14 @@ pub mod agent_file;
 pub mod container;
 pub mod cpio;
 pub mod guest_kernel;
+mod host;
 pub mod kubernetes;
 pub mod netns;
 pub mod network;
 pub mod oci;
-pub mod qemu;
-pub mod root;
-pub mod runtime;
+pub mod qemu_command;
+pub mod root_files;
+pub mod runtime_command;
 pub mod ssh;
 pub mod ssh_command;
 pub mod vm;
@@ -31,8 +32,7 @@ use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::layers::LayerSpec;
 use tare_model::places::{
-    Confidential, ContainerSpec, HostSpec, Limits, NetnsSpec, OciSpec, PlaceFacts, PlaceSpec,
-    VmSpec,
+    Confidential, ContainerSpec, HostSpec, NetnsSpec, OciSpec, PlaceSpec, VmSpec,
 };
 use tare_model::samples::Proof;
 
@@ -90,19 +90,6 @@ pub fn to_wait_for(spec: &PlaceSpec) -> Option<&'static str> {
 
 pub fn place(spec: &PlaceSpec, context: PlaceContext) -> Option<Box<dyn Place>> {
     kind(spec).place(context)
-}
-
-impl PlaceKind for HostSpec {
-    fn check_machine(&self) -> Result<String, Failure> {
-        if self.limits() != Limits::default() {
-            need_root("a limit of CPU or memory")?;
-        }
-        Ok("yes".into())
-    }
-
-    fn place(&self, _: PlaceContext) -> Option<Box<dyn Place>> {
-        None
-    }
 }
 
 /// One place of one variant, for its server or its client.

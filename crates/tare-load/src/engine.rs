@@ -9,10 +9,10 @@
 //! [`Codec`] allows.
 
 mod connection;
-mod exchange;
 mod flights;
 mod links;
 mod opening;
+mod requests;
 mod waits;
 
 use std::cmp::Reverse;

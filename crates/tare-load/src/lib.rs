@@ -9,8 +9,8 @@
 mod bodies;
 pub mod codec;
 pub mod engine;
+mod engine_with_reactor;
 mod error;
-mod exchange;
 pub mod failure;
 pub mod histogram;
 mod load_plan;

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calibration;
 pub mod clients;
 pub mod cold;
 pub mod counters;
@@ -14,7 +15,6 @@ mod counts;
 pub mod distribution;
 pub mod failure;
 pub mod filters;
-pub mod found;
 pub mod invalid;
 pub mod layers;
 pub mod load;

@@ -9,11 +9,12 @@ use tare_model::metric::Phrase;
 use tare_stats::estimate::mean;
 use tare_stats::{Severity, Verdict};
 
-use crate::form::{Document, Form};
+use crate::format::bytes;
+use crate::formats::{Document, Form};
 use crate::html;
 use crate::run::Bounds;
-use crate::run::words::{Table, noun, number, overhead_of, point_of};
-use crate::units::bytes;
+use crate::run::table::Table;
+use crate::run::words::{noun, number, overhead_of, point_of};
 
 mod csv;
 mod text;

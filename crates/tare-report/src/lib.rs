@@ -9,7 +9,7 @@
 
 pub mod date;
 pub mod exports;
-pub mod form;
+pub mod formats;
 pub mod hdr_log;
 pub mod html;
 pub mod import;
@@ -22,4 +22,4 @@ pub mod sweep;
 pub mod sys;
 pub mod timeline;
 
-pub use tare_guards::{clients, units};
+pub use tare_guards::{clients_summary, format};

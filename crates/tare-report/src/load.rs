@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tare_guards::Doubt;
 
-use crate::clients::ClientsSummary;
+use crate::clients_summary::ClientsSummary;
 
 pub const SCHEMA: &str = "tare.load/1";
 

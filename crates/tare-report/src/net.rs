@@ -8,10 +8,10 @@ use tare_model::samples::Series;
 use tare_model::{Distribution, Metric};
 use tare_stats::Estimate;
 
+use crate::format::{bytes, count, duration, percent, rate};
 use crate::run::document::RunDocument;
-use crate::run::text::columns;
-use crate::run::words::Table;
-use crate::units::{bytes, count, duration, percent, rate};
+use crate::run::table::Table;
+use crate::run::terminal::columns;
 
 pub const SCHEMA: &str = "tare.net/1";
 

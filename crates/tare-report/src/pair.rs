@@ -8,7 +8,7 @@ use tare_model::Metric;
 use tare_stats::change::{ChangeQuestion, Match, changes};
 use tare_stats::{Estimate, Verdict};
 
-use crate::form::{Document, Form};
+use crate::formats::{Document, Form};
 use crate::html;
 use crate::run::document::RunDocument;
 use crate::run::{Bounds, GateResult, Run, RunGuard, RunReport};

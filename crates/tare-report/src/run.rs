@@ -1,13 +1,14 @@
 //! Results of a run, as data: the JSON (`tare.run/1`) is this; all other formats are made from it.
 
-pub mod build;
 pub mod csv;
 pub mod document;
 pub(crate) mod exposure;
+pub mod from_rounds;
 pub mod markdown;
 pub(crate) mod rounds_csv;
 mod shown_plan;
-pub mod text;
+pub mod table;
+pub mod terminal;
 pub(crate) mod trust;
 pub mod why;
 pub mod words;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 pub use tare_guards::RunGuard;
-use tare_guards::clients::ClientsSummary;
+use tare_guards::clients_summary::ClientsSummary;
 use tare_guards::{Code, why_void};
 use tare_model::Metric;
 use tare_model::samples::Probe;

@@ -9,7 +9,7 @@ use tare_stats::{Estimate, Verdict};
 
 pub use analysis::{StepsAsked, analyse};
 
-use crate::form::{Document, Form};
+use crate::formats::{Document, Form};
 use crate::html;
 pub(crate) use text::{heading, seconds, sentences, steps_table, times_table, units_table};
 

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use tare_stats::Estimate;
 
-use crate::run::text::columns;
-use crate::run::words::Table;
-use crate::units::{count, duration, rate};
+use crate::format::{count, duration, rate};
+use crate::run::table::Table;
+use crate::run::terminal::columns;
 
 pub const SCHEMA: &str = "tare.sys/1";
 

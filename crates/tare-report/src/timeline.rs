@@ -3,7 +3,7 @@
 use tare_model::Metric;
 use tare_model::metric::Basis;
 use tare_model::samples::{Round, Series, Slice};
-use tare_stats::digest::observed;
+use tare_stats::round_digest::observed;
 
 /// Every slice of a run, in order.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -20,14 +20,14 @@ use tare_model::servers::ServerSpec;
 use tare_model::steps::{Images, Procedure, Repetition, Step, StepKind, Timed, Wait};
 use tare_model::usage::Usage;
 use tare_model::variant::{Skipped, Variant};
-use tare_report::form::{Document, Form};
+use tare_report::formats::{Document, Form};
 use tare_report::import::ImportDocument;
 use tare_report::pair::PairDocument;
-use tare_report::run::build::{RunFacts, build};
 use tare_report::run::csv;
 use tare_report::run::document::RunDocument;
+use tare_report::run::from_rounds::{RunFacts, build};
 use tare_report::run::markdown;
-use tare_report::run::text;
+use tare_report::run::terminal;
 use tare_report::run::{GateResult, RunReport};
 use tare_report::steps::{StepsAsked, StepsReport, analyse};
 use tare_report::sweep::cells::MissingCell;
@@ -91,7 +91,7 @@ fn with_hops(round: &mut Round, hops: &[(&str, u64)]) {
 fn each_hop_has_columns_of_its_own_and_their_sum_where_there_are_several() {
     let render = |hops: &'static [(&str, u64)]| {
         let document = document_of(&facts(), |round| with_hops(round, hops));
-        (text::render(&document.report), document.report)
+        (terminal::render(&document.report), document.report)
     };
     let (one, report) = render(&[("proxy nginx", 40_000_000)]);
     let header = one.lines().find(|line| line.contains("CPU/request")).unwrap();
@@ -118,7 +118,7 @@ fn what_cpu_per_request_leaves_out_has_a_column_where_it_is_much() {
                 used.all = used.all.with(Counter::Softirq, ns);
             }
         });
-        text::render(&document.report)
+        terminal::render(&document.report)
     };
     // The variant uses 95 ms.
     assert!(text(5_000_000).contains("softirq CPU"), "{}", text(5_000_000));
@@ -130,7 +130,7 @@ fn a_guard_on_the_baseline_voids_all() {
     let report = build(&facts(), &rounds(|round| round.launches[0].requests_served = Some(1)));
     assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void));
     assert_eq!(report.why_void("=<b>filter</b>").unwrap().code, "count-mismatch");
-    let text = text::render(&report).replace("\n  ", " ");
+    let text = terminal::render(&report).replace("\n  ", " ");
     assert!(
         text.contains("is void: none: the server counted other requests than were sent"),
         "{text}"
@@ -645,7 +645,7 @@ fn what_has_no_verdict_is_not_said_to_lack_sustained_load() {
         }),
     );
     assert!(report.guards.iter().any(|guard| guard.code == "unconfirmed"), "{:?}", report.guards);
-    let text = text::render(&report);
+    let text = terminal::render(&report);
     assert!(text.contains(" is void: ") && !text.contains("not checked"), "{text}");
 }
 
@@ -657,6 +657,6 @@ fn a_single_variant_is_printed_with_its_value() {
         round.slices.retain(|slice| slice.variant == 0);
         round.launches.truncate(1);
     });
-    let text = text::render(&build(&single, &rounds));
+    let text = terminal::render(&build(&single, &rounds));
     assert!(text.contains("  none: ") && text.contains(" requests/s ("), "{text}");
 }

@@ -2,12 +2,12 @@
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::plain;
 use tare_model::plan::PlanParts;
 use tare_model::samples::Round;
-use tare_report::run::build::RunFacts;
 use tare_report::run::document::RunDocument;
+use tare_report::run::from_rounds::RunFacts;
 use tare_report::timeline::{self, Timeline};
 use tare_stats::{RoundDigest, digest};
 use tare_store::{RunRow, Store};
@@ -102,7 +102,7 @@ fn for_each_round(
             return Err(Failure::environment(format!(
                 "run {} does not fit: {seen} of its rounds take {}, and no more are read",
                 row.id,
-                tare_report::units::bytes(MEMORY_MAX as f64)
+                tare_report::format::bytes(MEMORY_MAX as f64)
             )));
         }
         if let Some(round) = whole_cycles(store.round(row.id, number)?, plan.variants.len()) {

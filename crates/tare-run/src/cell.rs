@@ -1,7 +1,7 @@
 //! One load while it is measured: where its slices are kept, and its results so far. A run has one
 //! cell; a sweep has one for each of its values, all on the same launches.
 
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::plan::Plan;
 use tare_model::samples::Round;
 use tare_model::sustained::WarmUp;

@@ -6,7 +6,7 @@ use tare_io::DurationNs;
 use tare_lab::meters::Quiet;
 use tare_lab::world::{Launch as _, LaunchUsage, World};
 use tare_load::LaneId;
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::plan::{ReconnectEach, VariantId};
 use tare_model::samples::{AtRest, Ramps, Round, Slice};
 use tare_model::usage::Usage;

@@ -16,7 +16,7 @@ use tare_model::servers::{ServerSpec, TargetSpec};
 use tare_model::sustained::{Sustained, WarmUp};
 use tare_model::variant::Variant;
 use tare_report::run::RunReport;
-use tare_report::run::build::{RunFacts, build};
+use tare_report::run::from_rounds::{RunFacts, build};
 use tare_sim::lab::{Kind, Lab, Noise, Odd};
 use tare_stats::design::{CellHistory, Design, History, RoundOrder, SurveyOrder};
 use tare_stats::designs::ComparisonDesign;

@@ -6,8 +6,8 @@ use tare_model::plan::{LEVEL, PlanParts};
 use tare_model::samples::Counts;
 use tare_model::usage::Usage;
 
-use crate::digest::{RoundDigest, together};
 use crate::estimate::{Estimate, sidak};
+use crate::round_digest::{RoundDigest, together};
 use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
 use crate::weighted::{self, Mean};
@@ -302,7 +302,7 @@ impl Total {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::digest;
+    use crate::round_digest::digest;
     use tare_model::samples::{Counts, Round, Slice};
 
     fn round(index: u32, good: &[[u64; 3]; 2]) -> RoundDigest {

@@ -8,8 +8,8 @@
 use tare_model::Metric;
 
 use crate::analysis::{intervals, with_systematic};
-use crate::digest::RoundDigest;
 use crate::estimate::{Estimate, sidak};
+use crate::round_digest::RoundDigest;
 use crate::verdict::Verdict;
 use crate::weighted::{Mean, Round};
 use crate::welch::Difference;
@@ -86,7 +86,7 @@ pub fn changes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::digest;
+    use crate::round_digest::digest;
     use tare_io::Random;
     use tare_model::samples::{Counts, Round, Slice};
 

@@ -7,7 +7,7 @@
 use tare_io::DurationNs;
 use tare_model::sustained::WarmUp;
 
-use crate::digest::RoundDigest;
+use crate::round_digest::RoundDigest;
 use crate::slicing::{Fit, SliceShape};
 use crate::stopping::cycles;
 use crate::surveys::{Limits, Surveys};

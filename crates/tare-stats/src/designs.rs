@@ -1,7 +1,7 @@
 //! The designs: variants compared under one load, or under each of several.
 
-mod comparison;
 mod sweep;
+mod until_verdict;
 
-pub use comparison::{ComparisonDesign, Rules};
 pub use sweep::SweepDesign;
+pub use until_verdict::{ComparisonDesign, Rules};

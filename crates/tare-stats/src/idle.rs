@@ -2,7 +2,7 @@
 
 use tare_model::usage::Usage;
 
-use crate::digest::RoundDigest;
+use crate::round_digest::RoundDigest;
 
 /// A server's usage at rest matters beyond this share of what its slices used.
 const MATTERS: f64 = 0.01;

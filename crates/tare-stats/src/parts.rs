@@ -5,8 +5,8 @@ use tare_model::samples::{Counts, Launch, LaunchPart};
 use tare_model::{Distribution, Metric};
 
 use crate::analysis::over_rounds;
-use crate::digest::{RoundDigest, VariantRound};
 use crate::estimate::Estimate;
+use crate::round_digest::{RoundDigest, VariantRound};
 
 /// One part, over rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,7 @@ mod tests {
     use tare_model::usage::Usage;
 
     use super::*;
-    use crate::digest::digest;
+    use crate::round_digest::digest;
 
     #[test]
     fn each_part_has_its_own_cost_and_memory_and_nothing_that_is_the_variants() {

@@ -9,7 +9,7 @@
 use tare_io::DurationNs;
 use tare_model::sustained::{Sustained, WarmUp};
 
-use crate::digest::RoundDigest;
+use crate::round_digest::RoundDigest;
 use crate::sustained::{BLOCK_NS, Course, Courses};
 
 /// A longer warm-up is checked in each launch: it may have been a disturbance of the machine.

@@ -11,8 +11,8 @@ use tare_model::samples::Launch;
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 
 use crate::analysis::Question;
-use crate::digest::{RoundDigest, VariantRound};
 use crate::estimate::{Estimate, mean, median, t_quantile, variance};
+use crate::round_digest::{RoundDigest, VariantRound};
 use crate::weighted::{BETWEEN_PRIOR, EXPECTED, expected_between};
 
 /// A measure of a request, computed from a bin.
@@ -633,7 +633,7 @@ mod tests {
             let load = LaunchLoad { by_another, ..LaunchLoad::default() };
             let launch = |variant| Launch { variant, load: load.clone(), ..Launch::default() };
             let round = Round { launches: vec![launch(0), launch(1)], ..Round::default() };
-            crate::digest::digest(&round, 2, 0)
+            crate::round_digest::digest(&round, 2, 0)
         };
         assert!(takes_turns(&[round(false), round(true)]) && !takes_turns(&[round(false)]));
     }

@@ -1,7 +1,7 @@
 //! Writes runs: one transaction for each thing that was measured.
 
 use rusqlite::params;
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::samples::{Launch, MachineUse, Slice};
 
 use crate::blob::Packer;

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::samples::{Launch, MachineUse, Slice};
 
 use crate::blob::Packer;

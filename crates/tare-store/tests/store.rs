@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tare_model::Distribution;
+use tare_model::calibration::Calibration;
 use tare_model::counters::{Counter, Counters};
-use tare_model::found::Calibration;
 use tare_model::samples::{Counts, Launch, MachineUse, Probe, Round, Series, Slice};
 use tare_model::usage::Usage;
 use tare_store::{Entry, NewRun, RunEnd, RunFilter, RunId, Store, StoreError, Writer};

@@ -20,7 +20,7 @@ use toml::Spanned;
 
 use crate::load::addresses::random_seed;
 use crate::run::choices::{EFFECT_PRECISION, MAX_TIME, PRECISION, percent};
-use crate::run::places::divide_cpus;
+use crate::run::cpus_and_folders::divide_cpus;
 use crate::toml_file::{self, Source};
 use tare_model::Failure;
 

@@ -8,17 +8,17 @@ pub mod begin;
 pub mod choices;
 pub mod command;
 mod conclude;
+pub mod cpus_and_folders;
 pub mod gate;
 pub mod live;
 pub mod machine;
 pub mod measure;
-pub mod places;
 pub mod sweep;
 
 use std::path::PathBuf;
 
 use tare_io::Instant;
-use tare_report::form::Form;
+use tare_report::formats::Form;
 
 /// Options of a run that are not in its plan.
 pub struct RunOptions {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tare_io::process::{lock, unlock};
 use tare_model::filters::PREFIX_MAX;
 
-use crate::journal::ours::PREFIX;
+use crate::journal::prefix::PREFIX;
 use crate::machine::processes::Stat;
 use tare_model::Failure;
 

@@ -12,12 +12,13 @@ mod link;
 mod network_namespace;
 mod oci_container;
 mod processes;
-mod removal;
 mod reset_script;
 mod shared_memory;
 mod ssh_folder;
 
 use serde::{Deserialize, Serialize};
+
+pub use crate::journal::removal::Removal;
 
 pub use blocked_range::{BLOCKED_METRIC, BlockedRange};
 pub use cgroup::Cgroup;
@@ -28,7 +29,6 @@ pub use link::Link;
 pub use network_namespace::NetworkNamespace;
 pub use oci_container::OciContainer;
 pub use processes::Processes;
-pub use removal::Removal;
 pub use reset_script::ResetScript;
 pub use shared_memory::SharedMemory;
 pub use ssh_folder::SshFolder;

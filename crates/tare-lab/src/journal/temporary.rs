@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tare_io::owned;
 
 use crate::journal::Journal;
-use crate::journal::ours::PREFIX;
+use crate::journal::prefix::PREFIX;
 use crate::journal::resources::Folder;
 use tare_model::Failure;
 

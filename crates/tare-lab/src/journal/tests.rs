@@ -1,3 +1,4 @@
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -8,9 +9,11 @@ use tare_io::process::is_root;
 use tare_io::time::monotonic_now;
 use tare_tidy::skips::not_run;
 
+use super::resources::{Cgroup, Processes};
 use super::*;
 use crate::journal::resources;
 use crate::machine::processes;
+use crate::machine::processes::ProcessIdentity;
 
 fn made_folder(path: PathBuf) -> Resource {
     resources::Folder(path).into()

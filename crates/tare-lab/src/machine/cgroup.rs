@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tare_model::places::Limits;
 
 use crate::journal::Journal;
-use crate::journal::ours::PREFIX;
+use crate::journal::prefix::PREFIX;
 use crate::journal::resources;
 use crate::machine::processes;
 use tare_model::Failure;

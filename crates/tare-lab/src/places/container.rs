@@ -11,7 +11,7 @@ use tare_model::samples::Proof;
 use super::oci::{CAPABILITIES, KernelCheck as _};
 use super::{
     LabResources, Place, PlaceContext, PlaceKind, RUNNING, SystemIdentity, agent_file, proof,
-    runtime, wait_until_running,
+    runtime_command, wait_until_running,
 };
 use crate::agent::Agent;
 use crate::journal::resources;
@@ -27,7 +27,7 @@ const INSIDE: &str = "/run/tare-agent";
 
 /// podman with a runtime that works with this machine's control groups.
 pub fn podman_here() -> ContainerSpec {
-    let runtime = runtime::has_both_cgroups().then(|| "runc".to_owned());
+    let runtime = runtime_command::has_both_cgroups().then(|| "runc".to_owned());
     ContainerSpec { runtime, ..ContainerSpec::of_engine("podman") }
 }
 
@@ -87,7 +87,7 @@ impl PlaceKind for ContainerSpec {
 
 /// podman's default is crun, which fails if both cgroup versions are mounted.
 fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), Failure> {
-    if spec.engine != "podman" || spec.runtime.is_some() || !runtime::has_both_cgroups() {
+    if spec.engine != "podman" || spec.runtime.is_some() || !runtime_command::has_both_cgroups() {
         return Ok(());
     }
     let argv = [program, "info", "--format", "{{.Host.OCIRuntime.Name}}"];

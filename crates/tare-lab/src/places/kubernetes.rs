@@ -12,6 +12,7 @@ mod reach;
 pub mod rights;
 mod sidecar;
 pub mod survey;
+pub mod sweep;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;

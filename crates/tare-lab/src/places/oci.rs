@@ -9,10 +9,10 @@ use tare_model::places::{Kernel, OciSpec, PlaceFacts};
 use tare_model::samples::Proof;
 
 use super::network::{Network, Shape};
-use super::root::{AGENT, Root};
+use super::root_files::{AGENT, Root};
 use super::{
     LabResources, Place, PlaceContext, PlaceKind, RUNNING, Restarts, SystemIdentity, agent_file,
-    own_namespace, proof, runtime, wait_until_running,
+    own_namespace, proof, runtime_command, wait_until_running,
 };
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
@@ -109,7 +109,7 @@ impl PlaceKind for OciSpec {
             }
         }
         super::need_root("a container")?;
-        if self.name().contains("crun") && runtime::has_both_cgroups() {
+        if self.name().contains("crun") && runtime_command::has_both_cgroups() {
             programs::need(&["unshare"], "util-linux")?;
         }
         programs::need(&["ip"], "iproute2")?;
@@ -207,7 +207,7 @@ impl Oci {
     /// Returns its runtime's status of it, or the runtime's error.
     fn status(&self) -> String {
         let (state, id) = (self.state().display().to_string(), self.id());
-        let argv = runtime::command_line(&self.program, &["--root", &state, "state", &id]);
+        let argv = runtime_command::command_line(&self.program, &["--root", &state, "state", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let said = run(&argv, TIMEOUT);
         let told: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
@@ -357,7 +357,7 @@ impl Place for Oci {
         let flags = flags(&self.spec);
         arguments.extend(flags.iter().map(String::as_str));
         arguments.extend(["run", "--bundle", &bundle, &id]);
-        let argv = runtime::command_line(&program, &arguments);
+        let argv = runtime_command::command_line(&program, &arguments);
         self.context.start_agent(&argv, HELLO_WITHIN, resources.halt)
     }
 
@@ -389,8 +389,10 @@ impl Place for Oci {
 
     fn stop(&mut self) {
         let (state, id) = (self.state().display().to_string(), self.id());
-        let argv =
-            runtime::command_line(&self.program, &["--root", &state, "delete", "--force", &id]);
+        let argv = runtime_command::command_line(
+            &self.program,
+            &["--root", &state, "delete", "--force", &id],
+        );
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let _ = run_checked(&argv, TIMEOUT, "delete a container");
     }

@@ -13,8 +13,8 @@ use tare_model::samples::Proof;
 
 use super::guest_kernel::{self, GuestKernel};
 use super::network::Network;
-use super::qemu::Machine;
-use super::root::Root;
+use super::qemu_command::Machine;
+use super::root_files::Root;
 use super::{
     LabResources, Place, PlaceContext, PlaceKind, SystemIdentity, agent_file, cpio, proof,
 };
@@ -196,7 +196,7 @@ impl Vm {
         write(root.join(GUEST_PLAN.trim_start_matches('/')), text)?;
         let init = root.join("init");
         let _ = std::fs::remove_file(&init);
-        std::os::unix::fs::symlink(super::root::AGENT, &init)
+        std::os::unix::fs::symlink(super::root_files::AGENT, &init)
             .map_err(|e| Failure::file("make", &init, e))?;
         cpio::write(&root, &self.initramfs())
             .map_err(|e| Failure::file("write", &self.initramfs(), e))?;

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use tare_io::{Close, DurationNs, Instant, Outgoing, Reactor, Token};
 
 use super::connection::State;
-use super::exchange::Connected;
 use super::flights::{Flight, FlightId, PendingRequest};
+use super::requests::Connected;
 use super::{Engine, Lifetime, Phase};
 use crate::codec::{Codec, Room};
 use crate::failure::{FailureKind, RequestFailure};

@@ -11,8 +11,8 @@ use tare_model::net::Protocol;
 
 use super::{FilledTally, SPARE_TALLIES, Sampling, TallySender, WorkerReport};
 use crate::engine::{IntervalSink, Life, Stretch};
+use crate::engine_with_reactor::{Exchange, tuning};
 use crate::error::LoadError;
-use crate::exchange::{Exchange, tuning};
 use crate::load_plan::WorkerPlan;
 use crate::protocol::calls::CallsLane;
 use crate::protocol::stream::{StreamLane, StreamWorker};

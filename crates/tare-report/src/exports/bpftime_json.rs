@@ -8,8 +8,8 @@ use tare_stats::RoundDigest;
 use tare_stats::estimate::{mean, variance};
 
 use crate::date;
-use crate::run::build::RunFacts;
 use crate::run::document::RunDocument;
+use crate::run::from_rounds::RunFacts;
 
 /// Filters that bpftime's benchmark names differently.
 const NAMES: [(&str, &str); 5] = [

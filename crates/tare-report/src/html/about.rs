@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::page::{definitions, details, escape, list, paragraph};
 use super::secrets;
 use crate::date;
+use crate::format::{bytes, count};
 use crate::load::guards::Severity;
 use crate::run::words::{basis, ending};
 use crate::run::{RunGuard, RunReport, Variant};
-use crate::units::{bytes, count};
 
 /// Lists the guards, gravest first, or states that there are none.
 pub fn guards(guards: &[RunGuard]) -> String {

@@ -8,7 +8,8 @@ use super::page;
 use super::plot::{
     ACCENT, Figure, GRID, INK, Size, fitting_ticks, heading, heading_height, tick_label,
 };
-use crate::run::words::{Table, capital, cell, noun, on_axis};
+use crate::run::table::{Table, cell};
+use crate::run::words::{capital, noun, on_axis};
 
 pub struct Bar {
     pub name: String,

@@ -12,9 +12,8 @@ use super::plot::{
 };
 use super::scale::{Scale, format_times};
 use crate::run::Bounds;
-use crate::run::words::{
-    self, SIGNS, Table, is_far, overhead_of, sign, signed, verdict_word, worse,
-};
+use crate::run::table::Table;
+use crate::run::words::{self, SIGNS, is_far, overhead_of, sign, signed, verdict_word, worse};
 
 /// One line of the figure.
 pub struct Row {

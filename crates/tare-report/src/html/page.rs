@@ -4,8 +4,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
+use crate::run::table::Table;
 use crate::run::trust::{Check, Warning};
-use crate::run::words::{Answer, Table};
+use crate::run::words::Answer;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

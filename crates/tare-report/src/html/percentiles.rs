@@ -9,9 +9,9 @@ use super::plot::{
     Axis, FAINT, FONT, Figure, GRID, SERIES, SMALL, Size, label_room, log_ticks, series_colour,
     series_variable,
 };
+use crate::format::duration;
 use crate::run::document::RunDocument;
-use crate::run::words::Table;
-use crate::units::duration;
+use crate::run::table::Table;
 
 /// One variant: its curve over the whole run, and where most rounds lie.
 struct Curve {

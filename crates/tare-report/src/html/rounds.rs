@@ -12,7 +12,8 @@ use super::plot::{
 };
 use super::scale::percent;
 use crate::run::document::RunDocument;
-use crate::run::words::{Table, noun, signed};
+use crate::run::table::Table;
+use crate::run::words::{noun, signed};
 use crate::run::{Bounds, Comparison};
 
 /// A variant's rounds.

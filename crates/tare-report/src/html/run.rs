@@ -9,8 +9,9 @@ use super::forest::{self, Forest, Row};
 use super::page::{self, Page, details, table};
 use super::{about, percentiles, rounds, timeline};
 use crate::run::document::RunDocument;
+use crate::run::table::{columns, table as measured};
 use crate::run::trust::{ValueGuards, evidence, trust, warnings};
-use crate::run::words::{answers, columns, table as measured};
+use crate::run::words::answers;
 use crate::run::{Comparison, RunReport};
 
 pub fn render(document: &RunDocument) -> String {

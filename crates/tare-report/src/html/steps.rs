@@ -1,7 +1,7 @@
 //! The page of procedures: a chart of steps over time for each.
 
 use super::page::{Page, escape, paragraph, sentences as told, table};
-use crate::run::words::Table;
+use crate::run::table::Table;
 use crate::steps::{
     StepsReport, StepsStep, StepsVariant, heading, seconds, sentences, steps_table, times_table,
     units_table,

@@ -12,7 +12,8 @@ use super::plot::{
     series_variable, ticks,
 };
 use super::{about, run};
-use crate::run::words::{Table, answers, capital, cell, noun, on_axis, time};
+use crate::run::table::{Table, cell};
+use crate::run::words::{answers, capital, noun, on_axis, time};
 use crate::sweep::cells::{Sweep, SweepCell};
 use crate::sweep::text::{brief, guards, headline, left_out, name, ranges, tables, variants};
 
@@ -59,7 +60,7 @@ fn short(cell: &SweepCell) -> String {
     let report = &cell.report;
     let inner = page::answers(&answers(report))
         + &run::forests(report)
-        + &page::table("Measured", &crate::run::words::table(report))
+        + &page::table("Measured", &crate::run::table::table(report))
         + &page::paragraph(&format!("In full: tare report {} --html FILE", report.run.id));
     details(&cell.label(), &inner)
 }

@@ -7,11 +7,12 @@ use super::page;
 use super::plot::{
     ACCENT, FAINT, Figure, GRID, LINE, SMALL, Size, WORSE, heading, heading_height, text,
 };
+use crate::format::{count, percent};
 use crate::run::Variant;
 use crate::run::document::RunDocument;
-use crate::run::words::{Table, noun};
+use crate::run::table::Table;
+use crate::run::words::noun;
 use crate::timeline::{Mark, metric_of};
-use crate::units::{count, percent};
 
 /// Slices that share a column of pixels.
 #[derive(Clone, Copy, Default)]

@@ -6,7 +6,7 @@ use tare_import::audit::{Finding, by_kind};
 
 use super::{ImportDocument, compared_with, ending, footnote, place_name, sentences, table};
 use crate::run::markdown::{escape, escaped};
-use crate::run::text::columns;
+use crate::run::terminal::columns;
 
 pub fn text(document: &ImportDocument) -> String {
     let mut lines = vec![document.import.name.clone(), String::new()];

@@ -6,8 +6,8 @@ use tare_guards::traffic::{Traffic, traffic_doubts};
 use tare_guards::{Code, Doubt, doubt};
 pub use tare_stats::Severity;
 
+use crate::format::{count, percent};
 use crate::load::LoadReport;
-use crate::units::{count, percent};
 
 /// Returns the guards that a load trips, gravest first.
 pub fn load_doubts(report: &LoadReport) -> Vec<Doubt> {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::clients::ClientsSummary;
+use crate::clients_summary::ClientsSummary;
+use crate::format::{bytes, count, counted, duration, percent, rate};
 use crate::load::guards::Severity;
 use crate::load::{Bar, LoadReport, Series, Stage};
-use crate::units::{bytes, count, counted, duration, percent, rate};
 
 const BAR_WIDTH: usize = 40;
 

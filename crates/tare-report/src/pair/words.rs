@@ -9,15 +9,15 @@ use tare_stats::Verdict;
 use super::{Change, PairDocument, Side};
 use crate::date;
 use crate::exports::csv::quote;
+use crate::format::digits;
 use crate::run::Run;
 use crate::run::markdown::{escape, escaped};
-use crate::run::text::{answer as lines, columns, items, prose};
+use crate::run::table::{Table, cell};
+use crate::run::terminal::{answer as lines, columns, items, prose};
 use crate::run::trust::{ValueGuards, warnings};
 use crate::run::words::{
-    Answer, TIMES, Table, cell, comparison_sentence, factor, in_metric, overhead_of, verdict_word,
-    within, worse,
+    Answer, TIMES, comparison_sentence, factor, in_metric, overhead_of, verdict_word, within, worse,
 };
-use crate::units::digits;
 
 pub fn heading(document: &PairDocument) -> String {
     let (a, b) = (&document.before, &document.after);

@@ -5,13 +5,13 @@ use tare_model::samples::{Counts, Series};
 use tare_stats::RoundDigest;
 
 use crate::exports::Part;
-use crate::form::{Document, Form};
+use crate::formats::{Document, Form};
 use crate::run::RunReport;
-use crate::run::build::{RunFacts, build};
 use crate::run::csv;
+use crate::run::from_rounds::{RunFacts, build};
 use crate::run::markdown;
 use crate::run::rounds_csv;
-use crate::run::text;
+use crate::run::terminal;
 use crate::run::why;
 use crate::timeline::Timeline;
 use crate::{exports, html};
@@ -37,7 +37,7 @@ impl Document for RunDocument {
 
     fn form(&self, form: Form) -> Option<String> {
         Some(match form {
-            Form::Text => text::render(&self.report),
+            Form::Text => terminal::render(&self.report),
             Form::Why => why::render(&self.report),
             Form::Json => self.report.json(),
             Form::Markdown => markdown::render(&self.report),

@@ -6,9 +6,9 @@ use tare_model::sustained::Sustained;
 use tare_stats::surveys::Surveys;
 use tare_stats::sustained::Agreement;
 
+use crate::format::{count, counted, percent};
 use crate::run::words::{overhead_of, time};
 use crate::run::{Bounds, Comparison, Exposure, RunReport, SustainedCheck};
-use crate::units::{count, counted, percent};
 
 /// Returns the check under sustained load, if there was any.
 pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedCheck> {

@@ -1,8 +1,9 @@
 //! A run as Markdown, for pull requests.
 
 use crate::run::RunReport;
+use crate::run::table::table;
 use crate::run::trust::{ValueGuards, Warning, evidence, trust, warnings};
-use crate::run::words::{sentences, table};
+use crate::run::words::sentences;
 
 pub fn render(report: &RunReport) -> String {
     let mut text = format!("## {}\n\n", escape(&report.run.name));

@@ -4,7 +4,7 @@ use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::plan::PlanParts;
 
 /// In JSON, `found` is a key of `slices`.

@@ -8,10 +8,10 @@ use tare_guards::{Brief, Code, Family, RunGuard, Severity};
 use tare_model::Metric;
 use tare_stats::Verdict;
 
+use crate::format::{bytes, count, counted, duration, rate};
 use crate::run::exposure::{Confirmation, confirmation, placed_in_short};
 use crate::run::words::{overhead_of, stopped_early, time};
 use crate::run::{Comparison, RunReport, Variant};
-use crate::units::{bytes, count, counted, duration, rate};
 
 /// Result of checking a condition of a fair comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,11 @@
 //! All guards, ratios and proofs of a run, with figures: `--why`.
 
+use crate::format::BEYOND;
 use crate::run::exposure::confirmed;
-use crate::run::text::{columns, prose};
-use crate::run::words::{basis, ending, noun, overhead_of, sentences, table, verdict_word};
+use crate::run::table::table;
+use crate::run::terminal::{columns, prose};
+use crate::run::words::{basis, ending, noun, overhead_of, sentences, verdict_word};
 use crate::run::{Bounds, Comparison, RunGuard, RunReport, Variant};
-use crate::units::BEYOND;
 
 pub fn render(report: &RunReport) -> String {
     let mut text = format!("{}\n\n", report.run.name);

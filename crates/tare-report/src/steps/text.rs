@@ -5,10 +5,11 @@ use tare_stats::{Estimate, Verdict};
 
 use super::{StepsReport, StepsStep, StepsVariant};
 use crate::exports::csv::quote;
+use crate::format::{bytes, counted};
 use crate::run::markdown::{escape, escaped};
-use crate::run::text::columns;
-use crate::run::words::{Table, signed};
-use crate::units::{bytes, counted};
+use crate::run::table::Table;
+use crate::run::terminal::columns;
+use crate::run::words::signed;
 
 pub fn heading(report: &StepsReport) -> String {
     report.name.clone()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::exports::Part;
-use crate::form::{Document, Form};
+use crate::formats::{Document, Form};
 use crate::run::document::RunDocument;
 use crate::run::why;
 use crate::sweep::cells::{MissingCell, Sweep, SweepCell};

@@ -6,18 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use tare_model::Metric;
 use tare_stats::{Estimate, Verdict};
 
+use crate::format::{bytes, count, counted, rate};
 use crate::run::csv;
 use crate::run::markdown;
-use crate::run::text::{PAPER, answer, columns, items, prose};
+use crate::run::table::{Table, cell};
+use crate::run::terminal::{PAPER, answer, columns, items, prose};
 use crate::run::trust::{ValueGuards, Warning, asked, warnings};
 use crate::run::words::{
-    Answer, SIGNS, Table, VERDICTS, cell, differs, in_metric, noun, overhead_of, point_of, sign,
-    time, verdict_word,
+    Answer, SIGNS, VERDICTS, differs, in_metric, noun, overhead_of, point_of, sign, time,
+    verdict_word,
 };
 use crate::run::{Comparison, RunGuard, RunReport, Variant};
 use crate::sweep::cells;
 use crate::sweep::cells::{Sweep, SweepCell};
-use crate::units::{bytes, count, counted, rate};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut text = format!("{}\n\n", name(sweep));

@@ -3,7 +3,7 @@
 #[path = "../../../tare-guards/tests/made_up/mod.rs"]
 mod rounds;
 
-use tare_report::run::build::RunFacts;
+use tare_report::run::from_rounds::RunFacts;
 
 pub use rounds::*;
 

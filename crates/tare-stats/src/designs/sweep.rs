@@ -3,7 +3,7 @@
 use tare_io::DurationNs;
 use tare_model::plan::PlanParts;
 
-use super::comparison::{ComparisonDesign, Rules};
+use super::until_verdict::{ComparisonDesign, Rules};
 use crate::design::{Design, Ended, History, RoundOrder};
 use crate::stopping::Limit;
 

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use tare_lab::journal;
-use tare_lab::places::kubernetes::survey;
+use tare_lab::places::kubernetes::sweep;
 
 use crate::load::outputs::print;
-use crate::run::places::journal_folder;
+use crate::run::cpus_and_folders::journal_folder;
 use tare_model::Failure;
 
 /// Remove what a killed run left behind: processes, control groups, folders, namespaces, containers
@@ -26,7 +26,7 @@ pub struct Clean {
 
 pub fn run(args: &Clean) -> Result<(), Failure> {
     let mut cleaned = journal::clean(&journal_folder()?);
-    let swept = args.context.as_deref().map(survey::sweep).transpose();
+    let swept = args.context.as_deref().map(sweep::sweep).transpose();
     // Report what was removed locally even if cleaning the cluster failed.
     let swept = swept.unwrap_or_else(|error| {
         cleaned.complaints.push(error.to_string());

@@ -19,9 +19,9 @@ use crate::load::url_list;
 use crate::run::RunOptions;
 use crate::run::begin::run_new;
 use crate::run::choices::{EFFECT_PRECISION, MAX_TIME, PRECISION, percent};
+use crate::run::cpus_and_folders::{divide_cpus, store_path};
 use crate::run::gate::Gate;
 use crate::run::machine::check_machine;
-use crate::run::places::{divide_cpus, store_path};
 use tare_model::Failure;
 
 /// Compare servers: what each costs, with a confidence interval

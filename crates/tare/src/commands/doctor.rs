@@ -17,8 +17,8 @@ use tare_model::plain;
 use tare_model::plan::{Draft, Plan, Slices, Stop};
 use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
+use tare_report::format::{bytes, count, percent};
 use tare_report::run::words::signed;
-use tare_report::units::{bytes, count, percent};
 use tare_run::Stopped;
 use tare_store::Store;
 
@@ -28,7 +28,7 @@ use crate::load::interrupt;
 use crate::load::outputs::print;
 use crate::run::aside::{Temporary, measure_aside};
 use crate::run::choices::PRECISION;
-use crate::run::places::{divide_cpus, journal_folder, store_path};
+use crate::run::cpus_and_folders::{divide_cpus, journal_folder, store_path};
 use tare_model::Failure;
 
 /// Show what can be measured on this machine, and how precisely

@@ -13,7 +13,7 @@ use tare_store::{NewRun, RunRow, Store};
 
 use crate::load::outputs::{FormFiles, Outputs, print_stderr};
 use crate::run::command;
-use crate::run::places::store_path;
+use crate::run::cpus_and_folders::store_path;
 use tare_model::Failure;
 
 /// Read other tools' results, audit them, and store them

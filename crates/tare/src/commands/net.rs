@@ -20,7 +20,7 @@ use crate::load::outputs::{Output, print};
 use crate::net::measure::{NetMeasured, Rounds, measure, plans};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
-use crate::run::places::store_path;
+use crate::run::cpus_and_folders::store_path;
 use tare_model::Failure;
 
 /// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tare_model::Metric;
-use tare_report::form::{Document, Form};
+use tare_report::formats::{Document, Form};
 use tare_report::pair::PairDocument;
 use tare_report::run::RunReport;
 use tare_report::run::document::RunDocument;
@@ -16,8 +16,8 @@ use tare_store::Store;
 
 use super::import;
 use crate::load::outputs::{Outputs, files_of, print, print_report};
+use crate::run::cpus_and_folders::store_path;
 use crate::run::gate::{self, Gate};
-use crate::run::places::store_path;
 use tare_model::Failure;
 
 /// Report a stored run: as text, HTML, JSON, Markdown, CSV, or in other tools' formats

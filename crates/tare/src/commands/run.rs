@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_model::plan::Plan;
 use tare_model::{Failure, Fault};
-use tare_report::units::counted;
+use tare_report::format::counted;
 
 use super::compare::{Choices, OutputArgs};
 use crate::experiment;

@@ -8,14 +8,14 @@ use tare_model::plain;
 use tare_model::plan::PlanParts;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
+use tare_report::format::counted;
 use tare_report::run::words::{point_of, time, verdict_word};
-use tare_report::units::counted;
 use tare_results::{Conclusion, Conclusions, conclusions, is_running, plan_of};
 use tare_stats::Verdict;
 use tare_store::{RunFilter, RunRow, Store};
 
 use crate::load::outputs::print;
-use crate::run::places::store_path;
+use crate::run::cpus_and_folders::store_path;
 use tare_model::Failure;
 
 /// List or delete stored runs

@@ -12,9 +12,9 @@ use tare_io::DurationNs;
 use tare_lab::journal::Journal;
 use tare_lab::machine::commands;
 use tare_model::steps::{Procedure, Repetition, Step};
-use tare_report::form::Document;
+use tare_report::format::duration;
+use tare_report::formats::Document;
 use tare_report::steps::{StepsAsked, analyse};
-use tare_report::units::duration;
 use tare_steps::{Observer, Order, StepsError, carry_out, unmet_need};
 
 use crate::args::words::positive_duration;
@@ -22,7 +22,7 @@ use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{FormFiles, Outputs, print_stderr};
 use crate::run::choices::percent;
-use crate::run::places::journal_folder;
+use crate::run::cpus_and_folders::journal_folder;
 use crate::toml_file::{self, Source};
 use tare_model::Failure;
 

@@ -1,6 +1,6 @@
 //! Tests how experiment files are read, and the errors for invalid ones.
 
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::places::{ContainerSpec, PlaceSpec};
 use tare_model::plan::Plan;
 use tare_model::servers::ServerSpec;

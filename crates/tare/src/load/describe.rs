@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::tls::TlsClient;
 use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
-use tare_report::clients::ClientsSummary;
+use tare_report::clients_summary::ClientsSummary;
 use tare_report::load::guards;
 use tare_report::load::{
     Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadAsked, LoadReport,

@@ -15,14 +15,14 @@ use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
 use tare_model::load::Family;
 use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec, SshSpec};
 use tare_model::url::Url;
-use tare_report::clients::ClientsSummary;
+use tare_report::clients_summary::ClientsSummary;
 use tare_report::load::LoadReport;
 use tare_run::load_from;
 
 use crate::load::addresses::address_of;
 use crate::load::describe::{ClientCpu, LoadOutcome, Request, describe};
 use crate::load::watch::Watch;
-use crate::run::places::journal_folder;
+use crate::run::cpus_and_folders::journal_folder;
 
 /// Pods that make the load together.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use tare_io::DurationNs;
 use tare_load::Tally;
 use tare_model::plain;
-use tare_report::units::{count, duration, rate};
+use tare_report::format::{count, duration, rate};
 
 /// Draws only if standard error is a terminal.
 pub struct Live {

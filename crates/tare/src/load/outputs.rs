@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tare_io::files::OutputFile;
 use tare_model::plain;
-use tare_report::form::{Document, Form};
+use tare_report::formats::{Document, Form};
 
 use crate::paint::paint;
 use tare_model::Failure;

@@ -129,7 +129,7 @@ fn size(bytes: u32) -> (String, String) {
 }
 
 fn grouped(n: u64) -> String {
-    tare_report::units::count(n)
+    tare_report::format::count(n)
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use tare_store::RunRow;
 
 use super::RunOptions;
 use super::begin::{begin, open_with_room};
+use super::cpus_and_folders::journal_folder;
 use super::live::LiveTable;
 use super::measure::{Begun, StoredRuns, measure};
-use super::places::journal_folder;
 use crate::load::interrupt;
 use tare_model::Failure;
 

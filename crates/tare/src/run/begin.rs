@@ -14,10 +14,10 @@ use tare_run::Start;
 use tare_store::{NewRun, RunRow, Store};
 
 use super::conclude::conclude;
+use super::cpus_and_folders::journal_folder;
 use super::live::LiveTable;
 use super::machine::check_machine;
 use super::measure::{Begun, StoredRuns, measure};
-use super::places::journal_folder;
 use super::{RunOptions, command};
 use crate::load::interrupt;
 use crate::load::outputs::Outputs;
@@ -99,8 +99,8 @@ pub(super) fn open_with_room(path: &Path) -> Result<Store, Failure> {
         return Err(Failure::environment(format!(
             "the store {} lies on a disk with {} free; a run needs {} (--store FILE)",
             path.display(),
-            tare_report::units::bytes(free as f64),
-            tare_report::units::bytes(FREE_BYTES_MIN as f64),
+            tare_report::format::bytes(free as f64),
+            tare_report::format::bytes(FREE_BYTES_MIN as f64),
         )));
     }
     Ok(store)

@@ -11,8 +11,8 @@ use tare_stats::stopping::round_limit;
 use tare_stats::verdict::ROUNDS_MIN;
 use tare_store::RunRow;
 
+use super::cpus_and_folders::store_path;
 use super::measure::StoredRuns;
-use super::places::store_path;
 use super::{RunOptions, gate};
 use crate::load::outputs::{Outputs, print_stderr};
 use tare_model::Failure;

@@ -6,7 +6,7 @@ use tare_io::time::wall_unix_ms;
 use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
 use tare_lab::{Halt, HaltReason, Lab, LabPlan};
 use tare_model::Failure;
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::plan::{Plan, VariantId};
 use tare_report::run::document::RunDocument;
 use tare_results::{conclude, document_of, plan_of};
@@ -17,9 +17,9 @@ use tare_stats::RoundDigest;
 use tare_store::{Entry, RunEnd, RunRow, Store, Writer};
 
 use super::RunOptions;
+use super::cpus_and_folders::journal_folder;
 use super::gate::Gate;
 use super::live::LiveTable;
-use super::places::journal_folder;
 use crate::load::addresses::address_of;
 
 /// A run in the store, and its results so far.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::removal::{Removal, Removed, TIMEOUT, removed};
+use crate::journal::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::machine::commands::run;
 
 /// Lower priority than any other route for the range.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_io::owned;
 
-use super::removal::{Removal, Removed};
 use crate::executor::ending;
-use crate::journal::ours::has_our_name;
+use crate::journal::prefix::has_our_name;
+use crate::journal::removal::{Removal, Removed};
 use crate::machine::processes;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

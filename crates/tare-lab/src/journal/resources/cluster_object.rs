@@ -8,8 +8,8 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, owned};
 use tare_kube::{Cluster, ClusterSelector, Kind};
 
-use super::removal::{Removal, Removed};
-use crate::journal::ours::{OURS, is_ours};
+use crate::journal::prefix::{OURS, is_ours};
+use crate::journal::removal::{Removal, Removed};
 use crate::machine::commands;
 
 /// How long to wait until a pod is gone; other kinds are not waited for.

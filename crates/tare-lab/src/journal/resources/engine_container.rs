@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tare_model::places::ENGINES;
 
-use super::removal::{Removal, Removed, TIMEOUT, removed};
-use crate::journal::ours::is_ours;
+use crate::journal::prefix::is_ours;
+use crate::journal::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::machine::commands::{self, run};
 use crate::machine::programs;
 

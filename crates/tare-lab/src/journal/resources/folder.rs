@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_io::owned::{self, TreeError};
 
-use super::removal::{Removal, Removed, TIMEOUT};
-use crate::journal::ours::has_our_name;
+use crate::journal::prefix::has_our_name;
+use crate::journal::removal::{Removal, Removed, TIMEOUT};
 use crate::machine::commands::run;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

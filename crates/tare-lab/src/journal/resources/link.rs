@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::removal::{Removal, Removed, TIMEOUT, removed};
-use crate::journal::ours::is_ours;
+use crate::journal::prefix::is_ours;
+use crate::journal::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::machine::commands::run;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::removal::{Removal, Removed, TIMEOUT, removed};
-use crate::journal::ours::is_ours;
+use crate::journal::prefix::is_ours;
+use crate::journal::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::machine::commands::run;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

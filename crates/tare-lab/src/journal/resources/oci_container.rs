@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_io::owned;
 
-use super::removal::{Removal, Removed, TIMEOUT};
-use crate::journal::ours::is_ours;
+use crate::journal::prefix::is_ours;
+use crate::journal::removal::{Removal, Removed, TIMEOUT};
 use crate::machine::commands::{Outcome, run};
 use crate::machine::programs;
-use crate::places::runtime;
+use crate::places::runtime_command;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OciContainer {
@@ -30,13 +30,14 @@ impl Removal for OciContainer {
         let state = &owned::check(state).map_err(|error| cannot(error.to_string()))?;
         let program = programs::named(runtime).map_err(cannot)?;
         let root = state.display().to_string();
-        let argv = runtime::command_line(&program, &["--root", &root, "delete", "--force", id]);
+        let argv =
+            runtime_command::command_line(&program, &["--root", &root, "delete", "--force", id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         match run(&argv, TIMEOUT) {
             Outcome { worked: true, .. } => Ok(Some(format!("container {id}"))),
             // Runtimes differ in how they report that there is no such container.
             Outcome { said, .. } => {
-                let argv = runtime::command_line(&program, &["--root", &root, "state", id]);
+                let argv = runtime_command::command_line(&program, &["--root", &root, "state", id]);
                 let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
                 match run(&argv, TIMEOUT).worked {
                     true => Err(format!("cannot remove container {id}: {said}")),

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::removal::{Removal, Removed};
 use crate::executor::ending;
+use crate::journal::removal::{Removal, Removed};
 use crate::machine::processes::ProcessIdentity;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

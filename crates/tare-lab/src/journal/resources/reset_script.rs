@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::owned;
 
-use super::removal::{Removal, Removed};
-use crate::journal::ours::has_our_name;
+use crate::journal::prefix::has_our_name;
+use crate::journal::removal::{Removal, Removed};
 use crate::machine::commands::run;
 
 /// Run only if nobody else could have written it, and only from a folder of tare's.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_model::plain;
 
-use super::removal::{Removal, Removed, removed};
-use crate::journal::ours::is_ours;
+use crate::journal::prefix::is_ours;
+use crate::journal::removal::{Removal, Removed, removed};
 use crate::machine::commands::run;
 use crate::places::ssh_command;
 

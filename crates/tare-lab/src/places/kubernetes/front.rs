@@ -17,7 +17,7 @@ use super::node_meter::NodeMeter;
 use super::path::SERVICE_PORT;
 use super::reach::LOOK;
 use crate::journal::Journal;
-use crate::journal::ours::OURS;
+use crate::journal::prefix::OURS;
 use crate::launch::injected;
 use crate::machine::commands;
 use tare_model::Failure;

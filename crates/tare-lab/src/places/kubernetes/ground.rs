@@ -12,7 +12,7 @@ use tare_model::plain;
 
 use crate::agent::Agent;
 use crate::journal::Journal;
-use crate::journal::ours::OURS;
+use crate::journal::prefix::OURS;
 use crate::journal::resources::ClusterObject;
 use tare_model::Failure;
 

@@ -14,7 +14,7 @@ use super::reach::{copy_agent, exec, wait};
 use crate::agent::Agent;
 use crate::executor::Target;
 use crate::journal::Journal;
-use crate::journal::ours::OURS;
+use crate::journal::prefix::OURS;
 use crate::lab::site::Site;
 use crate::layers::PodParts;
 use crate::meters::groups::GROUPS;

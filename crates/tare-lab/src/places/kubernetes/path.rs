@@ -12,7 +12,7 @@ use super::fate::not_ready;
 use super::front::{ClusterProxy, FrontPod, ServiceCounts};
 use super::ground::{ClusterNamespace, PLACE, kube};
 use crate::journal::Journal;
-use crate::journal::ours::OURS;
+use crate::journal::prefix::OURS;
 use crate::lab::server::Server;
 use crate::layers::{ClientAddresses, LayerProof};
 use crate::network::intercept::SIDECAR;

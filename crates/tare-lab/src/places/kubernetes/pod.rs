@@ -5,7 +5,7 @@ use tare_model::places::{KubernetesSpec, Via};
 
 use super::ground::{CLIENTS_OF, PLACE};
 use super::image::AGENT_IN_IMAGE;
-use crate::journal::ours::OURS;
+use crate::journal::prefix::OURS;
 use crate::layers::PodParts;
 use tare_model::Failure;
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ground::PLACE;
 use super::node_meter::NodeMeter;
-use crate::journal::ours::OURS;
+use crate::journal::prefix::OURS;
 
 /// Istio's name of the container.
 const NAME: &str = "istio-proxy";

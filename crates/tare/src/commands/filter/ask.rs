@@ -8,7 +8,7 @@ use tare_model::filters::{FilterKind, FilterSpec};
 
 use super::parse_filter;
 use crate::load::outputs::print;
-use crate::run::places::journal_folder;
+use crate::run::cpus_and_folders::journal_folder;
 use tare_model::Failure;
 
 /// Ask a filter about URLs, without a server; `tare filter ask` alone lists the filters

@@ -14,8 +14,8 @@ use tare_lab::filters::environment;
 use tare_lab::filters::memory::FilterMemory;
 use tare_load::LaneId;
 use tare_model::filters::{FilterKind, FilterSpec};
-use tare_report::run::text::columns;
-use tare_report::run::words::Table;
+use tare_report::run::table::Table;
+use tare_report::run::terminal::columns;
 use tare_run::schedule;
 use tare_stats::Estimate;
 use tare_stats::estimate::{sidak, trimmed_mean};
@@ -26,7 +26,7 @@ use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::run::choices::percent;
-use crate::run::places::{divide_cpus, journal_folder};
+use crate::run::cpus_and_folders::{divide_cpus, journal_folder};
 use tare_model::Failure;
 
 /// Measure nanoseconds per call for accepted and refused URLs, without a server

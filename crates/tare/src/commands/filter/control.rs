@@ -17,7 +17,7 @@ use tare_model::filters::{FilterKind, check_prefix};
 
 use crate::load::interrupt;
 use crate::load::outputs::{print, print_stderr};
-use crate::run::places::journal_folder;
+use crate::run::cpus_and_folders::journal_folder;
 use tare_model::Failure;
 
 /// Create the shared memory of the filters shm and ebpf, and control them through it

@@ -5,8 +5,9 @@ use tare_model::Metric;
 use unicode_width::UnicodeWidthStr;
 
 use crate::run::RunReport;
+use crate::run::table::{Table, spare, table};
 use crate::run::trust::{ValueGuards, evidence, trust, warnings};
-use crate::run::words::{Answer, Table, VERDICTS, answers, sign, spare, table, verdict_word};
+use crate::run::words::{Answer, VERDICTS, answers, sign, verdict_word};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = Vec::new();

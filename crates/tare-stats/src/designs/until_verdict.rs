@@ -13,9 +13,9 @@ use crate::design::{
     CellHistory, CellOrder, CycleCost, Design, Ended, Growth, History, RoundOrder, SurveyOrder,
     SustainedOrder,
 };
-use crate::digest::RoundDigest;
 use crate::estimate::median;
 use crate::idle::matters;
+use crate::round_digest::RoundDigest;
 use crate::slicing::{Fit, SliceShape, longer_mean};
 use crate::stopping::{CYCLES_MAX, Goal, Limit, cycles, is_look};
 use crate::surveys::{Limits, Surveys};

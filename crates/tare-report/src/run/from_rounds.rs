@@ -1,10 +1,10 @@
 //! Builds the report from digested rounds: equal rounds give a byte-identical report.
 
-use tare_guards::clients::ClientsSummary;
-use tare_guards::run::run_guards;
-use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
+use tare_guards::clients_summary::ClientsSummary;
+use tare_guards::rules::run_guards;
+use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, proofs, why_void};
 use tare_model::Metric;
-use tare_model::found::Calibration;
+use tare_model::calibration::Calibration;
 use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::estimate::median;
 use tare_stats::parts::{PartCosts, parts};
@@ -176,7 +176,7 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
             .then(|| counts.body_bytes as f64 / counts.completed as f64),
         metrics: metrics.collect(),
         probe: totals.launches.iter().find_map(|launch| launch.probe.clone()),
-        proofs: filters::proofs(&totals.launches),
+        proofs: proofs::proofs(&totals.launches),
         guards: concerning.map(|guard| guard.code).collect(),
     }
 }

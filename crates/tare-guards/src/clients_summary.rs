@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tare_model::samples::{ClientPart, ConcurrentClients, Counts};
 
+use crate::format::{duration, percent};
 use crate::traffic::CLIENT_BUSY;
-use crate::units::{duration, percent};
 
 /// Results of each client, and how well they were synchronised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
