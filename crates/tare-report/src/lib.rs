@@ -2,7 +2,7 @@
 //! functions: no sockets, no clock, no files.
 //!
 //! A folder for each kind of document: [`run`], [`sweep`], [`pair`] and [`import`] are
-//! [`form::Document`]s; [`load`], [`net`] and [`sys`] are single measurements. [`html`] has a file
+//! [`formats::Document`]s; [`load`], [`net`] and [`sys`] are single measurements. [`html`] has a file
 //! for each figure, [`exports`] one for each other tool's format.
 
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 //!
 //! `tare_model::samples` is the data. [`digest`] reduces a round to one number for each variant and
 //! metric; [`analysis`] turns rounds into estimates with intervals and verdicts; [`stopping`]
-//! decides when to stop and how many slices a launch is worth. The reasons are in docs/method.md.
+//! decides when to stop, [`slicing`] how long slices are, and [`designs`] what is measured next. The reasons are in docs/method.md.
 
 #![forbid(unsafe_code)]
 

@@ -126,10 +126,10 @@ fn functions(text: &str) -> Vec<(usize, String, usize)> {
     found
 }
 
-/// Returns all Rust files below `crates/` and `fuzz/`.
+/// Returns all Rust files below `crates/`, `experiments/` and `fuzz/`.
 pub fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root.join("crates"), root.join("fuzz")];
+    let mut folders = ["crates", "experiments", "fuzz"].map(|name| root.join(name)).to_vec();
     while let Some(folder) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
