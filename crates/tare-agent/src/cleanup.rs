@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use tare_lab::journal::{self, Cleaned};
 
-/// The subcommand; the folder of the journal follows.
+/// The subcommand; its only argument is the journal's folder.
 pub const WORD: &str = "clean";
 
-/// Checks until a running agent has ended what it started: ten seconds in all.
+/// Number of checks whether a running agent has ended, for ten seconds in all.
 const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints what was ended, one per line. It is called only when no agent is needed, so that an agent
-/// that has not noticed its stream's end is ended, too.
+/// Ends what an agent left and prints it, one per line. It is called only when no agent is needed,
+/// so it also ends an agent that has not noticed the end of its stream.
 pub fn clean(arguments: &[String]) -> ExitCode {
     let [folder] = arguments else {
         eprintln!("tare-agent: {WORD} takes a folder");

@@ -1,5 +1,5 @@
 //! The endpoint of `tare net`, for places with no program of ours but the agent. It takes the flags
-//! of `tare net --serve` that tare gives.
+//! of `tare net --serve` that tare passes.
 
 use std::process::ExitCode;
 

@@ -9,15 +9,15 @@ use tare_io::vm_init;
 use tare_lab::agent::serve::{AgentReader, To};
 use tare_lab::places::vm::{GUEST_PLAN, GuestPlan};
 
-/// Whether this is such a machine: its root contains tare's plan.
+/// Whether this process runs in such a machine, whose root contains tare's plan.
 pub fn is_guest() -> bool {
     std::process::id() == 1 && Path::new(GUEST_PLAN).exists()
 }
 
-/// No mount for `/`: the root is already in memory, and servers write there.
+/// File systems to mount. `/` needs none: the root is in memory, and servers can write there.
 const MOUNTS: [(&str, &str); 4] =
     [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/dev/shm")];
-/// Devices appear a moment after their drivers; under emulation on a busy host that can be long.
+/// Number of checks for a device: under emulation on a busy host, drivers can take long.
 const DEVICE_CHECKS: u32 = 12_000;
 const DEVICE_CHECK: Duration = Duration::from_millis(5);
 

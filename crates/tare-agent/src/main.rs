@@ -22,10 +22,10 @@ use tare_lab::meters::groups::Group;
 
 /// Drops capabilities of this process and of all that it starts.
 const DROP: &str = "--drop-capabilities";
-/// It is in a pod, which ends with it. It ends when tare sends nothing, since the cluster may not
-/// report tare's end.
+/// The agent runs in a pod, which ends with it. It also ends when tare sends nothing, since the
+/// cluster may not report tare's end.
 const POD: &str = "--pod";
-/// It is on a machine that continues without it: what it starts is recorded in that folder.
+/// Folder in which the agent records what it starts, because its machine outlives it.
 const JOURNAL: &str = "--journal";
 
 fn main() -> ExitCode {

@@ -14,12 +14,12 @@ use tare_lab::machine::processes;
 pub const HOLD: &str = "hold";
 pub const INSTALL: &str = "install";
 
-/// Timeout of an agent in a pod for tare's messages; tare sends one every ten seconds.
+/// An agent in a pod ends after this long without a message; tare sends one every ten seconds.
 pub const LONELY: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_secs(1);
-/// Consecutive checks without an agent until the pod ends: after the last agent, …
+/// Consecutive checks without an agent after which the pod ends, once it has had an agent.
 const LOOKS: u32 = 45;
-/// … and before the first, as other places of the run may start slowly.
+/// The same before the first agent: other places of the run may start slowly.
 const FIRST_LOOKS: u32 = 300;
 
 /// Opens the lock file beside the program; agents lock it while they run.
@@ -29,7 +29,7 @@ fn lock_file() -> io::Result<File> {
     File::options().create(true).append(true).open(folder.join("in-use"))
 }
 
-/// Locks it for the life of this process. Retries, since `hold` locks it briefly once a second.
+/// Holds the lock until this process ends. Retries, since `hold` takes it briefly once a second.
 pub fn lock_pod() -> Result<File, String> {
     let no = |why: String| format!("cannot hold its pod: {why}");
     let file = lock_file().map_err(|error| no(error.to_string()))?;
@@ -61,7 +61,7 @@ pub fn hold() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Copies this program to where a container of another image finds it.
+/// Copies this program to a path that a container of another image can run it from.
 pub fn install(to: &[String]) -> ExitCode {
     let [to] = to else {
         eprintln!("tare-agent: {INSTALL} needs one path");

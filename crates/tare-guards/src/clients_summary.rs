@@ -14,14 +14,14 @@ pub struct ClientsSummary {
     pub start_skew_ns_p99: u64,
     /// Largest possible error of the clock estimates that the skew is based on.
     pub clock_error_ns: u64,
-    /// In the order in which they were given.
+    /// Results of each client, in the order in which the clients were given.
     pub each: Vec<ClientSummary>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientSummary {
-    /// How its place looks from inside.
+    /// Description of the client's place, as seen from inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
     pub good: u64,
@@ -92,6 +92,6 @@ impl ClientsSummary {
         let clients = self.each.iter().enumerate();
         let lags = clients.filter_map(|(at, client)| Some((client.send_lag_ns_mean?, at)));
         let (lag, at) = lags.max()?;
-        Some(format!("latest on average: {}, {}", self.name(at), duration(lag)))
+        Some(format!("largest mean lag: {}, {}", self.name(at), duration(lag)))
     }
 }

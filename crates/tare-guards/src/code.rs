@@ -27,7 +27,7 @@ pub enum Family {
 /// A guard in one line of a report; its own text has the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief {
-    /// Printed behind the variant's name, or alone.
+    /// What was observed; printed after the variant's name, or alone.
     pub seen: &'static str,
     /// The one thing to do about it; `None` where the guard's figures are the answer.
     pub cure: Option<&'static str>,
@@ -83,13 +83,16 @@ codes! {
         UnequalReply "unequal-reply"
             => "replies differ from the baseline's", "make them equal, or run with --may-differ";
         Errors "errors" => "requests failed";
-        CountMismatch "count-mismatch" => "the server counted other requests than were sent";
-        RateMissed "rate-missed" => "replies came later than the rate asks", "lower the rate";
+        CountMismatch "count-mismatch"
+            => "the server counted more or fewer requests than were sent";
+        RateMissed "rate-missed" => "replies did not keep up with the rate", "lower the rate";
         Lost "lost" => "datagrams were lost", "lower the rate";
-        Resumed "resumed" => "TLS sessions were taken up against what was asked";
-        Chatty "chatty" => "writes more log than the baseline", "fine if meant; else let both log";
-        Unexplained "unexplained" => "costs more than its filter's calls", "tare filter bench";
-        SplitReplies "split-replies" => "sends each reply in pieces", "nginx: tcp_nopush on";
+        Resumed "resumed" => "TLS handshakes were not of the requested kind";
+        Chatty "chatty" => "logs more than the baseline", "if unintended, let both log the same";
+        Unexplained "unexplained"
+            => "its filter's calls do not explain its cost", "see tare filter bench";
+        SplitReplies "split-replies"
+            => "sends each reply in several TCP segments", "nginx: tcp_nopush on";
         UnequalLoad "unequal-load";
         OtherLoad "other-load" => "the loads differ", "compare runs of the same load";
         OtherServer "other-server";
@@ -101,31 +104,32 @@ codes! {
         NoPartner "no-partner";
     }
     Steady {
-        NotSteady "not-steady" => "costs something else under sustained load";
+        NotSteady "not-steady" => "its cost differs under sustained load";
         Unconfirmed "unconfirmed"
-            => "sustained load cannot confirm it yet", "run longer: --max-time";
-        DeferredWork "deferred-work" => "works while others are measured";
+            => "not yet confirmed by sustained load", "run longer: --max-time";
+        DeferredWork "deferred-work" => "uses CPU time while others are measured";
         NotWarm "not-warm" => "still warming up when measured", "raise --warmup-max";
-        BusyWhileIdle "busy-while-idle" => "some server did not rest between loads";
+        BusyWhileIdle "busy-while-idle" => "some server was not idle between slices";
         NotSaturated "not-saturated"
-            => "sleeps between requests, and pays for waking", "more connections: -c";
-        Unstable "unstable" => "differs in kind from launch to launch", "run longer: --max-time";
-        Pauses "pauses" => "pauses now and then, beyond the interval";
+            => "sleeps between requests; waking it costs CPU time", "more connections: -c";
+        Unstable "unstable" => "its rounds show a trend or two modes", "run longer: --max-time";
+        Pauses "pauses" => "occasional pauses are not in the interval";
     }
     Machine {
-        ShortOfCpus "short-of-cpus" => "has more busy threads than CPUs", "--server-cpus";
+        ShortOfCpus "short-of-cpus"
+            => "has more busy threads than CPUs", "give it more: --server-cpus";
         Steal "steal" => "the hypervisor took CPU time", "use a machine that is not shared";
         Throttled "throttled" => "a CPU quota or heat held it up";
         Noisy "noisy" => "other processes used CPUs", "stop them, or use another machine";
         Emulated "emulated" => "the VM is emulated", "use a machine with KVM";
-        Retransmits "retransmits" => "TCP segments were sent again";
+        Retransmits "retransmits" => "TCP segments were retransmitted";
         ListenDrops "listen-drops" => "connections were dropped", "raise the server's backlog";
         Ports "ports" => "local ports were running out", "more source addresses: --bind";
         OtherMachine "other-machine"
             => "the machines differ, and ratios may with them", "compare runs of one machine";
     }
     Client {
-        LittlesLaw "littles-law" => "requests/s × mean latency is not the connections in use";
+        LittlesLaw "littles-law" => "requests/s × mean latency exceeds the connections in use";
         ClientBound "client-bound" => "the client was the limit", "more threads: -t";
         Clients "clients";
         DifferentTools "different-tools";
@@ -142,7 +146,7 @@ codes! {
         UnevenWorkers "uneven-workers"
             => "its workers have unequal shares of the connections", "--reconnect-each slice";
         DelayedAck "delayed-ack"
-            => "replies came in two pieces, 40 ms apart", "set TCP_NODELAY in it";
+            => "replies came in two pieces, 40 ms apart", "set TCP_NODELAY on the server";
         Unsent "unsent";
         ConnectionsBusy "connections-busy";
         ConnectionsLost "connections-lost";
@@ -156,7 +160,7 @@ codes! {
         Exclusive "exclusive";
         PlaceLaunches "place-launches";
         Drift "drift"
-            => "the baseline's own row holds the machine's drift, too", "rely on the ratios";
+            => "the baseline's own row includes machine drift", "rely on the ratios";
         SingleRun "single-run";
         Sequential "sequential";
         FewSamples "few-samples";
@@ -176,8 +180,8 @@ codes! {
 }
 
 impl Code {
-    /// Whether more launches may clear it: it rests on what launches agree on, or on what other
-    /// processes did meanwhile.
+    /// Whether more launches may remove the doubt: it depends on how well launches agree, or on
+    /// what other processes did meanwhile.
     pub fn may_pass(self) -> bool {
         use Code::{DeferredWork, Noisy, NotSteady, NotWarm, Unconfirmed};
         matches!(self, NotSteady | Unconfirmed | DeferredWork | NotWarm | Noisy)

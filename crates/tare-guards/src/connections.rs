@@ -6,11 +6,11 @@ use crate::evidence::Evidence;
 use crate::format::percent;
 use crate::{Code, RunGuard, Severity, guard};
 
-/// A quarter of the connections with more than this share of the replies is no accident.
+/// If a quarter of the connections got more than this share of the replies, it is no accident.
 const FAVOURED: f64 = 0.4;
-/// Replies that each connection needs in a slice (the first get one more than the last) and in a
-/// launch.
+/// Replies that each connection needs in a slice; the first ones get one more than the last.
 const REPLIES_A_SLICE: u64 = 3;
+/// Replies that each connection needs in a launch.
 const REPLIES_A_LAUNCH: u64 = 30;
 
 /// Kept connections stay with the worker that accepted them, and some workers have more than
@@ -31,8 +31,9 @@ pub(crate) fn uneven_workers(evidence: &Evidence<'_>, variant: usize) -> Vec<Run
         return Vec::new();
     };
     let text = format!(
-        "{} of its {} connections got {} of the replies: its workers have more of them or fewer, \
-         and the draw is part of the result (--reconnect-each slice draws more often)",
+        "{} of its {} connections got {} of the replies: its workers have unequal shares of the \
+         connections, by chance, and that affects the result (--reconnect-each slice reopens them \
+         more often)",
         one.connections,
         one.of_connections,
         percent(median(&shares)),

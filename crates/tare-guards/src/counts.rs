@@ -40,7 +40,7 @@ pub(crate) fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<Run
         }
     };
     let text = format!(
-        "the server counted {} requests where {} were sent to it (in {} launches): {why}",
+        "the server counted {} requests, but {} were sent to it (launches affected: {}): {why}",
         count(*served),
         count(launch.requests_sent),
         wrong.len()
@@ -75,8 +75,8 @@ pub(crate) fn chatty(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         return Vec::new();
     }
     let text = format!(
-        "its server writes {mine:.2} lines of log a request, the baseline's {base:.2}: the writing \
-         is in what is measured"
+        "its server writes {mine:.2} log lines per request, the baseline's {base:.2}: the result \
+         includes the cost of logging"
     );
     guard(Code::Chatty, Severity::Warn, Some(evidence.name(variant)), text)
 }

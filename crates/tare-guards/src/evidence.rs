@@ -13,7 +13,7 @@ pub struct Totals<'a> {
 /// Facts about a run that its rounds do not contain.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
-    /// CPUs that the machine's capacity was counted for, if known.
+    /// Number of CPUs from which the machine's capacity was computed, if known.
     pub cpus: Option<usize>,
     /// Rounds that were lost, and why the first one was.
     pub lost: (u32, Option<String>),

@@ -15,7 +15,7 @@ pub fn predicted(evidence: &Evidence<'_>, comparison: &Comparison) -> Option<f64
     let base = value(evidence, baseline, Metric::ServerCpu)?;
     match comparison.metric {
         Metric::ServerCpu => Some(100.0 * added / base),
-        // A closed-loop server has no time to spare; the throughput of an open loop is its rate.
+        // A server in a closed loop has no time to spare; in an open loop, throughput is the rate.
         Metric::Throughput if !evidence.plan.load.is_open() => Some(100.0 * added / (base + added)),
         _ => None,
     }
@@ -47,8 +47,8 @@ pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
             return None;
         }
         let text = format!(
-            "it takes {} to {} more CPU per request than {}, where its calls alone would take {}: \
-             something else than the call is in what was measured",
+            "it takes {} to {} more CPU time per request than {}, but its calls alone would take \
+             {}: the measurement includes something other than the calls",
             signed_duration(measured.lower),
             signed_duration(measured.upper),
             evidence.name(reference),

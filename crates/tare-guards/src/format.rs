@@ -11,7 +11,7 @@ pub fn duration(ns: u64) -> String {
     format!("{}{unit}", three_digits(value))
 }
 
-/// `1,234,567`.
+/// A number with its digits grouped: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -24,7 +24,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// `1 round`, `20 rounds`.
+/// A number with its noun: `1 round`, `20 rounds`.
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{} {many}", count(n)) }
 }
@@ -77,11 +77,11 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// `+4.1 % ± 0.9`.
+/// An overhead with its interval: `+4.1 % ± 0.9`.
 pub fn overhead(point: f64, lower: f64, upper: f64) -> String {
     let half = (upper - lower) / 2.0;
     if half > BEYOND {
-        // Two very different rounds: writing out their exponent would fill the line.
+        // Two very different rounds can give bounds so large that they would fill the line.
         return format!("{} % ± {BEYOND:.0} or more", signed(point));
     }
     format!("{} % ± {}", signed(point), digits(half))

@@ -68,7 +68,7 @@ pub struct RunGuard {
     pub line: LineWords,
 }
 
-/// A guard's own words for its line in reports, where the figures are worth it.
+/// Words with figures that replace the code's words in the guard's line in reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LineWords {
     pub seen: Option<String>,

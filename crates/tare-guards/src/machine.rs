@@ -8,11 +8,12 @@ use crate::evidence::Evidence;
 use crate::format::{count, percent};
 use crate::{Code, RunGuard, Severity, guard};
 
-/// Share of CPU time stolen, and CPUs used by others.
+/// Share of CPU time stolen by the hypervisor.
 const STEAL_SHARE: f64 = 0.01;
+/// CPUs used by other processes.
 const FOREIGN_CPUS: f64 = 0.15;
-/// Share of the machine's CPU time. If others use more, threads that sleep get a CPU late: with
-/// eight busy processes on two CPUs, a server twice as slow was repeatedly found to be a third
+/// Share of the machine's CPU time. If other processes use more, threads that sleep get a CPU late:
+/// with eight busy processes on two CPUs, a server twice as slow was repeatedly found to be a third
 /// faster.
 const CROWDED_SHARE: f64 = 0.75;
 /// Share of retransmitted segments. A few are tail-loss probes for replies that were merely slow.
@@ -58,12 +59,12 @@ pub(crate) fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     }
     if let Some(used) = used_by_others(evidence) {
         let cpus = machine_cpus(evidence);
-        let text = format!("other processes used {used:.2} CPUs of {cpus:.0} meanwhile");
+        let text = format!("other processes used {used:.2} of {cpus:.0} CPUs during the run");
         if used > CROWDED_SHARE * cpus {
-            let text = format!("{text}: who gets a CPU decides what is measured");
+            let text = format!("{text}: the result depends on which process gets a CPU");
             guards.extend(guard(Code::Noisy, Severity::Void, None, text));
         } else {
-            let text = format!("{text}: intervals are wider for it");
+            let text = format!("{text}: this widens the intervals");
             guards.extend(guard(Code::Noisy, Severity::Warn, None, text));
         }
     }
@@ -84,7 +85,7 @@ pub(crate) fn used_by_others(evidence: &Evidence<'_>) -> Option<f64> {
     (used > FOREIGN_CPUS).then_some(used)
 }
 
-/// CPUs that the capacity was counted for; during a run, the CPUs that it uses.
+/// Number of CPUs from which the capacity was computed; during a run, the number that the run uses.
 fn machine_cpus(evidence: &Evidence<'_>) -> f64 {
     let plan = evidence.plan;
     let own: BTreeSet<usize> = plan.load_cpus.iter().chain(&plan.server_cpus).copied().collect();
@@ -97,7 +98,7 @@ pub(crate) fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let again = machine.tcp_retransmits as f64 / machine.tcp_segments.max(1) as f64;
     if again > RETRANSMITTED {
         let text = format!(
-            "the kernel sent {} TCP segments ({}) again: the network lost them, or a queue was full",
+            "the kernel retransmitted {} TCP segments ({}): the network lost them, or a queue was full",
             count(machine.tcp_retransmits),
             percent(again)
         );
@@ -105,7 +106,7 @@ pub(crate) fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     }
     if machine.listen_drops > 0 {
         let text = format!(
-            "the kernel dropped {} connections that a server was too slow to accept (its backlog)",
+            "the kernel dropped {} connections: a server accepted too slowly (backlog full)",
             count(machine.listen_drops)
         );
         guards.extend(guard(Code::ListenDrops, Severity::Warn, None, text));

@@ -11,8 +11,8 @@ pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     if !evidence.totals[variant].launches.iter().any(|launch| launch.emulated) {
         return Vec::new();
     }
-    let text = "its machine was emulated, not run by the hardware: its cost is the emulator's, \
-                many times a real machine's";
+    let text = "its VM was emulated, without hardware virtualization: its cost is that of the \
+                emulator, many times a real machine's";
     guard(Code::Emulated, Severity::Warn, Some(evidence.name(variant)), text.into())
 }
 
@@ -21,8 +21,8 @@ pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
     starts(evidence.totals[variant].launches.iter().map(|launch| launch.place_starts))
 }
 
-/// Each launch stores how often its place had been started by then; a resumed run starts counting
-/// again.
+/// Adds up the starts of a place. Each launch stores how often its place had been started by then;
+/// a resumed run starts counting again.
 fn starts(told: impl Iterator<Item = u32>) -> u32 {
     let (parts, last) = told.fold((0u32, 0u32), |(parts, last), starts| match starts < last {
         true => (parts.saturating_add(last), starts),
@@ -51,8 +51,8 @@ pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     });
     let told = kept.flat_map(|(name, place, starts)| {
         let text = format!(
-            "its {name} was started {}, its place ({}) {}: what a start of the place changes is \
-             covered less well than what a start of the {name} does",
+            "its {name} was started {}, its place ({}) {}: the interval covers differences between \
+             starts of the {name} better than those between starts of the place",
             times(fresh),
             place.name(),
             times(starts as usize)
@@ -69,9 +69,9 @@ pub fn clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let (least, most) = found.spread();
     let late = found.each.iter().map(|client| client.late_ns_max).max().unwrap_or(0);
     let text = format!(
-        "its load came from {} clients, which began 99 of 100 slices within {} of each other, by \
-         clocks known to ± {}; a client began at most {} late; the busiest got {} more replies than \
-         the least busy",
+        "its load came from {} clients, which started 99 % of slices within {} of each other (clock \
+         error up to ± {}); the latest start was {} late; the busiest client got {} more replies \
+         than the least busy one",
         found.each.len(),
         duration(found.start_skew_ns_p99),
         duration(found.clock_error_ns),

@@ -28,7 +28,7 @@ pub fn not_proven(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let launches = &evidence.totals[variant].launches;
     let broken = launches.iter().flat_map(|launch| &launch.proofs).find(|proof| !proof.held);
     broken.map_or_else(Vec::new, |proof| {
-        let text = format!("{} is not shown to be in the path: {}", proof.layer, proof.text);
+        let text = format!("{} is not proven to be in the path: {}", proof.layer, proof.text);
         guard(Code::NotProven, Severity::Void, Some(evidence.name(variant)), text)
     })
 }

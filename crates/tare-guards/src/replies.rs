@@ -96,7 +96,7 @@ fn differences(base: &Probe, mine: &Probe, both_tls: bool) -> Vec<Differs> {
     } else if base.body_sha256 != mine.body_sha256 && base.body_stable && mine.body_stable {
         let size = count(mine.body_bytes);
         let at = mine.first_difference.as_ref().map_or(String::new(), |at| format!(" ({at})"));
-        add(Difference::Body, format!("{size} bytes in both, but not the same{at}"));
+        add(Difference::Body, format!("{size} bytes in both, with different contents{at}"));
     }
     if base.content_encoding != mine.content_encoding {
         let words = |probe: &Probe| probe.content_encoding.clone().unwrap_or_else(|| "none".into());
@@ -108,7 +108,7 @@ fn differences(base: &Probe, mine: &Probe, both_tls: bool) -> Vec<Differs> {
     }
     if base.connection_kept != mine.connection_kept {
         let text = match mine.connection_kept {
-            true => "it keeps the connection, the baseline closes it after each reply",
+            true => "it keeps connections open, but the baseline closes them after each reply",
             false => "it closes the connection after each reply",
         };
         add(Difference::Connection, text.into());
@@ -134,7 +134,7 @@ fn other_headers(base: &Probe, mine: &Probe) -> Option<String> {
     Some(format!("its headers differ from the baseline's: {}", told.join("; ")))
 }
 
-/// Probes of the first round in which they differ; then the sizes of replies under load.
+/// Compares probes, in the first round in which they differ, and then sizes of replies under load.
 pub(crate) fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let baseline = evidence.question.baseline;
     if variant == baseline {
@@ -195,8 +195,8 @@ pub(crate) fn split_replies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     match (base, mine) {
         (_, Some(mine)) if mine > 1 && variant == evidence.question.baseline => {
             let text = format!(
-                "each of its replies would fit one TCP segment and is sent in {mine}: it writes \
-                 head and body apart, which costs it more the faster a client reads"
+                "each of its replies would fit one TCP segment but is sent in {mine}: it writes \
+                 head and body separately, which costs it more the faster a client reads"
             );
             guard(Code::SplitReplies, Severity::Warn, Some(name), text)
         }
@@ -244,7 +244,8 @@ mod tests {
             probe.body_sha256 = "b".into();
             probe.first_difference = Some("byte 17: \"1\" against \"2\"".into());
         };
-        let expected = "1,710 bytes in both, but not the same (byte 17: \"1\" against \"2\")";
+        let expected =
+            "1,710 bytes in both, with different contents (byte 17: \"1\" against \"2\")";
         assert_eq!(told(bytes), [expected]);
         let random = |probe: &mut Probe| {
             probe.body_sha256 = "b".into();

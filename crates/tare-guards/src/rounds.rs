@@ -27,7 +27,7 @@ pub(crate) fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// A server that fails under load is not measured under load: the remaining rounds may flatter it.
+/// The rounds in which a server failed under load do not count, and the others may flatter it.
 pub(crate) fn lost_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let (lost, why) = &evidence.circumstances.lost;
     if *lost == 0 {
@@ -61,7 +61,7 @@ pub(crate) fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         guards.extend(guard(Code::SingleLaunch, Severity::Note, None, text));
     }
     if evidence.plan.is_exclusive() {
-        let text = "variants ran one at a time, as asked: what the machine did meanwhile is not \
+        let text = "variants ran one at a time, as requested: drift of the machine is not \
                     cancelled";
         guards.extend(guard(Code::Exclusive, Severity::Note, None, text.into()));
     }
@@ -82,7 +82,7 @@ pub(crate) fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
             let way = if z > 0.0 { "rises" } else { "falls" };
             let text = format!(
                 "its ratio of {word} {way} from round to round: it has not settled, and the \
-                 interval is of a moving thing"
+                 interval does not cover the trend"
             );
             guards.extend(guard(Code::Unstable, Severity::Warn, Some(name), text));
         }
@@ -93,8 +93,8 @@ pub(crate) fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
                 format!("{:+.1} % of overhead", comparison.metric.overhead_percent(log.exp()))
             };
             let text = format!(
-                "its rounds are of two kinds in {word}: {} in {} of them, {} in the others; the \
-                 mean is of neither",
+                "its rounds have two modes in {word}: {} in {} of them, {} in the others; the mean \
+                 describes neither",
                 shown(modes.high),
                 percent(modes.high_share),
                 shown(modes.low)
@@ -136,8 +136,8 @@ pub(crate) fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         let total = comparison.ratio_of_totals.unwrap_or(1.0);
         let metric = comparison.metric;
         let text = format!(
-            "over all slices its {} is {:+.1} % of overhead, over the usual ones {:+.1} %: one of \
-             the two pauses now and then, and that is not in the interval",
+            "its overhead in {} is {:+.1} % over all slices, but {:+.1} % without outliers: one of \
+             the two servers pauses occasionally, and the interval does not cover that",
             metric.word(),
             metric.overhead_percent(total),
             comparison.overhead_percent.point
@@ -147,8 +147,8 @@ pub(crate) fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let of_single = evidence.analysis.single.iter().filter(|own| own.pauses).flat_map(|own| {
         let total = own.of_totals.unwrap_or(own.value.point);
         let text = format!(
-            "over all slices its {} is {:+.1} % of what it is over the usual ones: it pauses now and \
-             then, and that is not in the interval",
+            "over all slices its {} differs by {:+.1} % from that without outliers: it pauses \
+             occasionally, and the interval does not cover that",
             own.metric.word(),
             (total / own.value.point - 1.0) * 100.0
         );

@@ -1,4 +1,4 @@
-//! Guards of a run: each examines one thing, and says it in one sentence.
+//! Guards of a run: each examines one thing, and reports it in one sentence.
 
 use tare_model::load::Load;
 use tare_model::net::Protocol;

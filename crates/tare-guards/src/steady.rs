@@ -1,5 +1,5 @@
-//! Guards about whether slices reflect steady load, which is what people ask about, and what each
-//! launch was exposed to.
+//! Guards about whether slices reflect steady load, which is what users care about, and about the
+//! conditions of each launch.
 
 use tare_model::samples::LaunchLoad;
 use tare_model::variant::Difference;
@@ -17,9 +17,10 @@ use crate::{Code, LineWords, RunGuard, Severity, guard};
 
 /// Share of rests that were cut short.
 const RESTLESS: f64 = 0.2;
-/// CPU time outside of its slices, as a share of that in them, beyond what all variants have (a
-/// machine that is short of CPUs holds everybody up); a larger tolerance allows more.
+/// CPU time that a variant used outside its slices, as a share of that in them, beyond the share
+/// that all variants have (a machine short of CPUs delays all). A larger tolerance allows more.
 const DEFERRED: f64 = 0.02;
+/// The same share beyond which the guard may forbid a verdict.
 const DEFERRED_VOID: f64 = 0.05;
 /// Confidence level of that share.
 const IDLE_LEVEL: f64 = 0.99;
@@ -27,8 +28,9 @@ const IDLE_LEVEL: f64 = 0.99;
 /// threads than CPUs.
 const WAITED: f64 = 0.5;
 
-/// Sustained load contradicts slices, and neither is the answer; or it is too imprecise to confirm
-/// them. The latter only matters for the metrics asked for, which got more launches for this.
+/// Reports sustained load that contradicts slices, so that neither is the answer, or that is too
+/// imprecise to confirm them. Imprecision matters only for the metrics asked for, which got more
+/// launches with sustained load.
 pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
     let mut guards = Vec::new();
@@ -43,10 +45,10 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
         let (code, severity, so) = match (check.agreement, comparison.asked) {
             (Agreement::Agrees, _) | (Agreement::Unclear, false) => continue,
             (Agreement::Unclear, true) => {
-                (Code::Unconfirmed, Severity::Warn, "that may be chance; more rounds would tell")
+                (Code::Unconfirmed, Severity::Warn, "this may be chance; run more rounds to tell")
             }
             (Agreement::Disagrees, _) if both_say.is_some() => {
-                (Code::NotSteady, Severity::Warn, "how much depends on how it is loaded")
+                (Code::NotSteady, Severity::Warn, "the size depends on how it is loaded")
             }
             (Agreement::Disagrees, asked) => (
                 Code::NotSteady,
@@ -88,9 +90,8 @@ fn unconfirmed_in_noise(
     let Some(more_ns) = missing_in_noise(evidence, comparison) else { return Vec::new() };
     let Some(check) = comparison.sustained else { return Vec::new() };
     let text = format!(
-        "other processes were busy, and sustained load could not have contradicted its overhead in \
-         {}: it is known to ± {} by {}; some {} more would tell (--max-time), or a machine that is \
-         not shared",
+        "other processes were busy, and sustained load is too imprecise to confirm its overhead in \
+         {}: ± {} from {}; run about {} longer (--max-time), or use a machine that is not shared",
         comparison.metric.word(),
         percent(relative_half_width(&check.ratio)),
         in_words(&check),
@@ -129,14 +130,14 @@ fn in_words(check: &Check) -> String {
     format!("{n} {launches} of {}", duration(check.ns))
 }
 
-/// Work deferred until others are measured is missing from its own cost, and is in theirs.
+/// Work that a variant defers until others are measured is missing from its cost, and is in theirs.
 pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let all: Vec<Vec<Idle>> =
         (0..evidence.plan.variants.len()).map(|v| Idle::per_round(evidence.digests, v)).collect();
     let total = |variant: &usize| all[*variant].iter().copied().fold(Idle::default(), Idle::plus);
     let least = (0..all.len()).min_by(|a, b| total(a).share().total_cmp(&total(b).share()));
     let least = &all[least.unwrap_or(variant)];
-    // Only what launches agree on: a single disturbed launch says nothing about its server.
+    // Launches must agree: a single disturbed launch says nothing about its server.
     let beyond = all[variant].iter().zip(least).map(|(mine, its)| mine.share() - its.share());
     let beyond: Vec<f64> = beyond.collect();
     let tolerance = evidence.question.tolerance;
@@ -146,32 +147,32 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     if beyond.lower <= tolerance.max(DEFERRED) {
         return Vec::new();
     }
-    // A kernel of its own has timers, and works even when idle.
+    // A place's own kernel has timers, and uses CPU time even when idle.
     let has_kernel = evidence.plan.variants[variant].place.facts().has_own_kernel();
     let is_much = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
     let is_void = is_much && could_overturn(evidence, variant, beyond.upper);
     let severity = if is_void { Severity::Void } else { Severity::Warn };
     let all = total(&variant);
     let text = format!(
-        "it used CPU time while others were measured, {} of what it used in its slices: {}; with \
-         that a request takes {} of CPU, not {}",
+        "while others were measured, it used {} of the CPU time it used in its own slices: {}; \
+         including this, a request takes {} of CPU time, not {}",
         percent(all.share()),
         match has_kernel {
-            true => "its place has a kernel of its own, or it put work off",
-            false => "work that it put off",
+            true => "its place has its own kernel, or it deferred work",
+            false => "it deferred work",
         },
         duration((all.cpu + all.put_off()) / all.replies_charged.max(1)),
         duration(all.cpu / all.replies_charged.max(1)),
     );
     let text = match is_much && !is_void {
-        true => text + "; the verdict stands, but its size leaves that out",
+        true => text + "; the verdict stands, but the overhead excludes this",
         false => text,
     };
     guard(Code::DeferredWork, severity, Some(evidence.name(variant)), text)
 }
 
-/// Whether this variant's requests costing more by that share could change a verdict; an unresolved
-/// verdict can always change.
+/// Whether a verdict could change if this variant's requests cost more by that share; an unresolved
+/// verdict always can.
 fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
     let baseline = evidence.question.baseline;
     let asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
@@ -201,15 +202,16 @@ pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<Ru
         return Vec::new();
     }
     let text = format!(
-        "after {} of its slices some server did not stand still within 20 ms: others were measured \
-         while it worked",
+        "after {} of its slices, some server was not idle within 20 ms: others were measured while \
+         it worked",
         percent(share)
     );
     guard(Code::BusyWhileIdle, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
-/// Its cost had only just changed at the end of the longest warm-up, or later launches did not come
-/// down to the first one's cost, or its cost against the baseline's was still changing.
+/// Reports a variant whose cost had only just changed at the end of the longest warm-up, did not
+/// come down to the first launch's cost on later launches, or still changed relative to the
+/// baseline's.
 pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let Some((severity, text)) = still_warming(evidence, variant)
         .or_else(|| behind(evidence, variant))
@@ -223,15 +225,15 @@ pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard>
 fn still_warming(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
     let load = evidence.loads(variant).find(|load| load.not_warm)?;
     let text = format!(
-        "its cost still fell when it had been loaded for {}, the longest warm-up (--warmup-max)",
+        "its cost was still falling after {} of load, the longest warm-up (--warmup-max)",
         duration(load.warmup.ns)
     );
     Some((Severity::Void, text))
 }
 
-/// Excess cost (as a logarithm) of launches over the first one, beyond what all variants had: the
-/// median, and the lower bound that launches agree on.
+/// Median excess cost (as a logarithm) of launches over the first one, beyond that of all variants.
 const BEHIND: f64 = 0.15;
+/// Lower bound of the mean of this excess cost.
 const BEHIND_SURE: f64 = 0.05;
 
 fn behind(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
@@ -241,12 +243,12 @@ fn behind(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)>
         return None;
     }
     let more = median(&behind).exp_m1();
-    // Warm, it would cost less by this factor.
+    // When warm, the variant would cost less by this factor.
     let is_void = could_overturn(evidence, variant, (-median(&behind)).exp_m1());
     let text = format!(
-        "when they were measured, its launches still cost {} more CPU a request than what its first \
-         launch had come down to, beyond what all variants did (median of {}): they were not warm \
-         (--warmup-max)",
+        "when measured, its launches still used {} more CPU time per request than its first launch \
+         after warming up, beyond what all variants have in common (median of {} launches): they \
+         were not warm (--warmup-max)",
         percent(more),
         behind.len()
     );
@@ -261,8 +263,8 @@ fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, 
         return None;
     }
     let text = format!(
-        "its cost against the baseline's still changed by {} at the end of {} of {} launches' \
-         sustained load: it was not warm, or never is (--warmup-max, --sustained)",
+        "its cost relative to the baseline's still changed by {} at the end of {} of {} launches' \
+         sustained load: it was not warm yet, or never settles (--warmup-max, --sustained)",
         percent(mean(&found).abs()),
         found.len(),
         changes.len()
@@ -290,7 +292,7 @@ pub(crate) fn changed_once(evidence: &Evidence<'_>, variant: usize) -> bool {
     changes.len() <= 2 && changes.iter().flatten().count() == 1
 }
 
-/// More busy threads than CPUs that they may use, and long waits for a CPU.
+/// Reports a variant with more busy threads than CPUs for them, and with long waits for a CPU.
 pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let launches: Vec<&LaunchLoad> = evidence.loads(variant).filter(|load| load.cpus > 0).collect();
     let Some(cpus) = launches.first().map(|load| load.cpus) else { return Vec::new() };
@@ -305,9 +307,9 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         return Vec::new();
     }
     let text = format!(
-        "{threads:.0} of its threads work and may use {}; together they waited for a CPU {share:.1} \
-         times as long as they ran: more workers cannot be faster here; give servers more with \
-         --server-cpus",
+        "{threads:.0} of its threads are busy, but may use only {}; together they waited for a CPU \
+         {share:.1} times as long as they ran: more workers cannot be faster here; give servers \
+         more CPUs with --server-cpus",
         cpus_of(cpus as usize)
     );
     guard(Code::ShortOfCpus, Severity::Warn, Some(evidence.name(variant)), text)
@@ -334,8 +336,8 @@ pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     }
     let Some(busy) = sleeps(evidence, variant) else { return Vec::new() };
     let text = format!(
-        "it used {} of a CPU in its slices, and slept between requests: what waking costs is in \
-         these numbers, and may differ under longer load; more connections (-c) keep it busy",
+        "it used {} of a CPU in its slices, and slept between requests: these numbers include the \
+         cost of waking it, which may differ under longer load; use more connections (-c)",
         percent(busy)
     );
     guard(Code::NotSaturated, Severity::Warn, Some(evidence.name(variant)), text)
@@ -367,8 +369,8 @@ pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGu
         return Vec::new();
     }
     let text = format!(
-        "of {} replies that were looked at under load {} ({}) had another body than its probe; \
-         if that is intended, declare it (--may-differ body)",
+        "of {} replies sampled under load, {} ({}) had a different body from its probe; if that is \
+         intended, allow it with --may-differ body",
         count(all),
         count(other),
         percent(other as f64 / all.max(1) as f64)

@@ -27,32 +27,34 @@ pub struct Traffic {
     pub started: u64,
     pub completed: u64,
     pub good: u64,
-    /// Includes requests given up after the end.
+    /// Failed requests, including those given up after the end.
     pub failed: u64,
     /// Requests given up after the end.
     pub cut: u64,
-    /// Kind, count, and the text of the first.
+    /// For each kind of failure: name, number of failures, and text of the first one.
     pub errors: Vec<(String, u64, String)>,
     pub status: Vec<(u16, u64)>,
-    /// Open loop: requests in the schedule, and those that ended in time.
+    /// Open loop: requests in the schedule.
     pub due: Option<f64>,
+    /// Open loop: requests that ended in time.
     pub ended: u64,
-    /// Share by which the two may differ by chance.
+    /// Share by which `due` and `ended` may differ by chance.
     pub chance: f64,
-    /// Mean requests in flight, by throughput and mean latency, and a factor for latencies that
-    /// extend beyond the measured time.
+    /// Mean requests in flight, from throughput and mean latency.
     pub mean_in_flight: f64,
+    /// Factor for latencies that extend beyond the measured time.
     pub littles_law_slack: f64,
-    /// Kept connections that the server closed, and all requests.
+    /// Kept connections that the server closed.
     pub closed_by_server: u64,
+    /// All requests sent.
     pub requests: u64,
-    /// Good replies in two pieces that were a delayed acknowledgement's time apart.
+    /// Good replies in two pieces about 40 ms apart, which is how long TCP delays acknowledgements.
     pub ack_delayed: u64,
     /// Handshakes that cannot resume because there was no session yet.
     pub first_handshakes: u64,
     pub handshakes_full: u64,
     pub handshakes_resumed: u64,
-    /// Share of a CPU.
+    /// Share of a CPU that the busiest worker used.
     pub busiest_worker: f64,
     pub clients: Option<ClientsSummary>,
     pub lag_ns_p99: Option<u64>,
@@ -103,7 +105,7 @@ fn unasked(traffic: &Traffic) -> Option<Doubt> {
     }
     let share = unasked as f64 / traffic.started.max(1) as f64;
     let text = format!(
-        "the server broke the protocol {} beyond the requests that failed, first: {why}",
+        "the server broke the protocol {} apart from the failed requests; first: {why}",
         counted(unasked, "time", "times")
     );
     doubt(Code::Errors, severity_of_errors(share), text)
@@ -172,11 +174,11 @@ fn rate_missed(traffic: &Traffic) -> Option<Doubt> {
         format!("; requests were sent up to {} late (p99)", duration(lag))
     });
     let text = format!(
-        "only {} of the requests due were answered in time: the server (or -c {}) cannot keep up \
-         with {}/s{lag}",
+        "only {} of the requests due were answered in time: the server cannot keep up with {}/s, \
+         or -c {} is too low{lag}",
         percent(met),
-        traffic.connections,
         rate(traffic.rate_per_s),
+        traffic.connections,
     );
     doubt(Code::RateMissed, Severity::Void, text)
 }
@@ -191,14 +193,14 @@ fn reconnects(traffic: &Traffic) -> Option<Doubt> {
         each => format!("one for every {}", counted(each, "request", "requests")),
     };
     let text = format!(
-        "the server closed {}, {often}; they were reopened, which is part of its cost (nginx: \
+        "the server closed {}, {often}; reopening them is part of its cost (nginx: \
          keepalive_requests)",
         counted(closed, "kept connection", "kept connections"),
     );
     doubt(Code::Reconnects, Severity::Warn, text)
 }
 
-/// Beyond this share of replies, a pause within each is systematic.
+/// If more than this share of replies have a pause within them, the pauses are systematic.
 const HELD: f64 = 0.05;
 
 fn delayed_ack(traffic: &Traffic) -> Option<Doubt> {
@@ -207,9 +209,9 @@ fn delayed_ack(traffic: &Traffic) -> Option<Doubt> {
         return None;
     }
     let text = format!(
-        "{:.0} % of its replies came in two pieces some 40 ms apart: its socket waits for an \
-         acknowledgement that the client's kernel holds back; set TCP_NODELAY there, or write head \
-         and body at once",
+        "{:.0} % of its replies came in two pieces about 40 ms apart: the server waits for an \
+         acknowledgement that the client's kernel delays; set TCP_NODELAY on the server, or write \
+         head and body at once",
         share * 100.0
     );
     doubt(Code::DelayedAck, Severity::Warn, text)
@@ -217,8 +219,9 @@ fn delayed_ack(traffic: &Traffic) -> Option<Doubt> {
 
 /// Above this share of a CPU, the client may be what is measured.
 pub const CLIENT_BUSY: f64 = 0.95;
-/// Later sends than this are late, if hardly any request waited for a connection.
+/// Requests sent later than this after they were due are late, unless many waited for a connection.
 const SENT_LATE_NS: u64 = 1_000_000;
+/// Share of requests that may wait for a connection without counting as many.
 const HARDLY_ANY: f64 = 0.01;
 
 fn client_bound(traffic: &Traffic) -> Option<Doubt> {
@@ -237,16 +240,16 @@ fn client_bound(traffic: &Traffic) -> Option<Doubt> {
         )
     } else if let Some(clients) = clients {
         format!(
-            "of the clients that made its load, {} had a worker busy nearly all the time: they may \
-             be what is measured; give them more CPUs, or take more clients",
+            "of the clients that made its load, {} had a worker that was busy nearly all the time: \
+             they may be the bottleneck; give them more CPUs, or use more clients",
             clients.busy()?
         )
     } else if traffic.busiest_worker < CLIENT_BUSY {
         return None;
     } else {
         format!(
-            "the load's {} was busy {} of the time: the client may be what is measured; give it \
-             more threads (-t) and CPUs",
+            "the load's {} was busy {} of the time: the client may be the bottleneck; give it more \
+             threads (-t) and CPUs",
             if traffic.workers == 1 { "worker" } else { "busiest worker" },
             percent(traffic.busiest_worker)
         )
@@ -262,9 +265,9 @@ fn resumed(traffic: &Traffic) -> Option<Doubt> {
     let (wrong, text) = match traffic.resumes? {
         true => {
             let full = traffic.handshakes_full.saturating_sub(traffic.first_handshakes);
-            (full, "full though sessions were to be resumed")
+            (full, "full although resumption was requested")
         }
-        false => (traffic.handshakes_resumed, "resumed though full ones were asked for"),
+        false => (traffic.handshakes_resumed, "resumed although full ones were requested"),
     };
     let share = wrong as f64 / all;
     if share <= RESUMED_SHARE {
@@ -328,7 +331,7 @@ mod tests {
         });
         let malformed =
             |n| vec![("malformed".to_owned(), n, "bytes that nobody asked for".to_owned())];
-        let stray = "broke the protocol 3 times beyond the requests that failed, first: bytes";
+        let stray = "broke the protocol 3 times apart from the failed requests; first: bytes";
         trips("errors", Warn, stray, |t| t.errors = malformed(3));
         trips("errors", Void, "broke the protocol 30 times", |t| t.errors = malformed(30));
         trips("littles-law", Void, "20.5 requests at once on 20 connections", |t| {
@@ -340,13 +343,13 @@ mod tests {
         trips("client-bound", Warn, "the load's worker was busy 97.0 %", |t| {
             t.busiest_worker = 0.97;
         });
-        trips("resumed", Warn, "3.00 % of its handshakes were resumed though", |t| {
+        trips("resumed", Warn, "3.00 % of its handshakes were resumed although", |t| {
             (t.resumes, t.handshakes_full, t.handshakes_resumed) = (Some(false), 97, 3);
         });
-        trips("resumed", Warn, "97.0 % of its handshakes were full though", |t| {
+        trips("resumed", Warn, "97.0 % of its handshakes were full although", |t| {
             (t.resumes, t.handshakes_full, t.handshakes_resumed) = (Some(true), 97, 3);
         });
-        trips("resumed", Warn, "47.0 % of its handshakes were full though", |t| {
+        trips("resumed", Warn, "47.0 % of its handshakes were full although", |t| {
             (t.resumes, t.first_handshakes) = (Some(true), 50);
             (t.handshakes_full, t.handshakes_resumed) = (97, 3);
         });

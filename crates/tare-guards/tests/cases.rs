@@ -119,7 +119,7 @@ fn of_replies() -> Vec<Case> {
         seen("unequal-reply", Void, "613 bytes against 612", |r| {
             probe(r).body_bytes = 613;
         }),
-        seen("unequal-reply", Void, "612 bytes in both, but not the same", |r| {
+        seen("unequal-reply", Void, "612 bytes in both, with different contents", |r| {
             probe(r).body_sha256 = "cd".into();
         }),
         seen("unequal-reply", Void, "it closes the connection after each reply", |r| {
@@ -141,10 +141,10 @@ fn of_replies() -> Vec<Case> {
         seen("unequal-reply", Void, "under load its replies have 500 B on average", |r| {
             of_second(r).for_each(|slice| slice.counts.body_bytes = slice.counts.good * 500);
         }),
-        seen("unequal-reply", Void, "had another body than its probe", |r| {
+        seen("unequal-reply", Void, "had a different body from its probe", |r| {
             of_second(r).for_each(|slice| slice.counts.bodies = vec![("cd".into(), 3)]);
         }),
-        seen("split-replies", Warn, "would fit one TCP segment and is sent in 2", |r| {
+        seen("split-replies", Warn, "would fit one TCP segment but is sent in 2", |r| {
             r.launches[0].probe.as_mut().unwrap().reply_segments = Some(2);
         }),
         seen("split-replies", Note, "in 3 TCP segments, the baseline's in 1", |r| {
@@ -158,7 +158,7 @@ fn of_replies() -> Vec<Case> {
                 slice.counts.status = vec![(200, slice.counts.good), (500, 100)];
             });
         }),
-        seen("count-mismatch", Void, "the server counted 30,361 requests where 30,360", |r| {
+        seen("count-mismatch", Void, "the server counted 30,361 requests, but 30,360", |r| {
             r.launches[1].requests_served = Some(30_361);
         }),
         seen("littles-law", Void, "requests at once on 20 connections: this is impossible", |r| {
@@ -176,11 +176,11 @@ fn of_replies() -> Vec<Case> {
                 of_replies: 10_000,
             });
         }),
-        seen("delayed-ack", Warn, "of its replies came in two pieces some 40 ms apart", |r| {
+        seen("delayed-ack", Warn, "of its replies came in two pieces about 40 ms apart", |r| {
             of_second(r).for_each(|slice| slice.counts.held = slice.counts.good);
         }),
         seen("reconnects", Warn, "one for every ", |r| r.launches[1].closed_by_server = 300),
-        seen("chatty", Warn, "writes 1.00 lines of log a request, the baseline's 0.00", |r| {
+        seen("chatty", Warn, "writes 1.00 log lines per request, the baseline's 0.00", |r| {
             r.launches[1].log_lines = 30_360;
         }),
         seen("lost", Warn, "datagrams (", |r| {
@@ -213,18 +213,18 @@ fn of_steadiness() -> Vec<Case> {
                 }
             },
         ),
-        seen("unconfirmed", Warn, "that may be chance; more rounds would tell", |r| {
+        seen("unconfirmed", Warn, "this may be chance; run more rounds to tell", |r| {
             let index = u64::from(r.index);
             under_sustained_load(r, 80 + index);
         }),
-        seen("deferred-work", Warn, "work that it put off", |r| {
+        seen("deferred-work", Warn, "it deferred work", |r| {
             r.launches[1].load.idle_cpu_ns = 12_000_000;
         }),
-        seen("deferred-work", Void, "work that it put off", |r| {
+        seen("deferred-work", Void, "it deferred work", |r| {
             r.launches[0].load.idle_cpu_ns = 60_000_000;
         }),
         // The slower variant would be even slower.
-        seen("deferred-work", Warn, "the verdict stands, but its size leaves that out", |r| {
+        seen("deferred-work", Warn, "the verdict stands, but the overhead excludes this", |r| {
             r.launches[1].load.idle_cpu_ns = 60_000_000;
         }),
         seen("not-warm", Void, "at the end of 3 of 3 launches' sustained load", |r| {
@@ -240,11 +240,11 @@ fn of_steadiness() -> Vec<Case> {
                 bins.for_each(|(at, bin)| bin.answered = bin.answered * (460 - at as u64) / 400);
             }
         }),
-        seen("not-warm", Void, "still fell when it had been loaded for 20.0s", |r| {
+        seen("not-warm", Void, "still falling after 20.0s of load", |r| {
             let load = &mut r.launches[1].load;
             (load.not_warm, load.warmup.ns) = (true, 20_000_000_000);
         }),
-        seen("not-warm", Warn, "still cost 28.4 % more CPU a request than what its first", |r| {
+        seen("not-warm", Warn, "still used 28.4 % more CPU time per request than its first", |r| {
             r.launches[0].load.behind = Some(0.25);
         }),
         // The slower one would cost less if it were warm, and may be as fast.
@@ -252,7 +252,7 @@ fn of_steadiness() -> Vec<Case> {
         seen("busy-while-idle", Warn, "after 66.7 % of its slices", |r| {
             r.launches[1].load.rests_cut = 2;
         }),
-        seen("short-of-cpus", Warn, "4 of its threads work and may use 1 CPU; ", |r| {
+        seen("short-of-cpus", Warn, "4 of its threads are busy, but may use only 1 CPU; ", |r| {
             let load = &mut r.launches[1].load;
             (load.busy_threads, load.delay_ns) = (4, 400_000_000);
         }),
@@ -291,7 +291,7 @@ fn of_load() -> Vec<Case> {
         Case {
             code: "client-bound",
             severity: Warn,
-            says: "(lag p99 2.00ms; latest on average: client 3 of 4, 3.00ms)",
+            says: "(lag p99 2.00ms; largest mean lag: client 3 of 4, 3.00ms)",
             facts: |facts| facts.plan.load.set_rate(95_000.0),
             round: |r| {
                 for slice in of_second(r) {
@@ -305,18 +305,18 @@ fn of_load() -> Vec<Case> {
         Case {
             code: "resumed",
             severity: Warn,
-            says: "of its handshakes were full though sessions were to be resumed",
+            says: "of its handshakes were full although resumption was requested",
             facts: |facts| tls(facts, true),
             round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_full = 100),
         },
         Case {
             code: "resumed",
             severity: Warn,
-            says: "100.0 % of its handshakes were resumed though full ones were asked for",
+            says: "100.0 % of its handshakes were resumed although full ones were requested",
             facts: |facts| tls(facts, false),
             round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_resumed = 100),
         },
-        seen("clients", Note, "from 4 clients, which began 99 of 100 slices within 1.00ms", |r| {
+        seen("clients", Note, "from 4 clients, which started 99 % of slices within 1.00ms", |r| {
             of_second(r).for_each(|slice| slice.counts.together = Some(four_clients(0.5, 0)));
         }),
         seen(
@@ -358,27 +358,27 @@ fn of_machines() -> Vec<Case> {
             let hop = LaunchPart { throttled_periods: 1, ..part("proxy nginx", "netns", 1) };
             r.launches[1].parts.insert(0, hop);
         }),
-        seen("noisy", Warn, "CPUs of 2 meanwhile: intervals", |r| {
+        seen("noisy", Warn, "of 2 CPUs during the run: this widens", |r| {
             r.machine.own_cpu_ns = 300_000_000;
         }),
-        seen("noisy", Void, "who gets a CPU decides", |r| {
+        seen("noisy", Void, "depends on which process gets a CPU", |r| {
             r.machine.own_cpu_ns = 0;
             r.machine.capacity_ns = r.machine.busy_ns / 2;
         }),
-        seen("unconfirmed", Void, "sustained load could not have contradicted its overhead", |r| {
+        seen("unconfirmed", Void, "sustained load is too imprecise to confirm its overhead", |r| {
             r.machine.own_cpu_ns = 300_000_000;
             under_sustained_load(r, [85, 100, 115][r.index as usize % 3]);
         }),
-        seen("retransmits", Warn, "the kernel sent 4,800 TCP segments (0.20 %) again", |r| {
+        seen("retransmits", Warn, "the kernel retransmitted 4,800 TCP segments (0.20 %)", |r| {
             r.machine.tcp_retransmits = 200;
         }),
-        seen("listen-drops", Warn, "dropped 24 connections that a server was too slow", |r| {
+        seen("listen-drops", Warn, "dropped 24 connections: a server accepted too slowly", |r| {
             r.machine.listen_drops = 1;
         }),
         seen("ports", Warn, "90.0 % of the local ports were in use; widen", |r| {
             r.machine.ports_used = Some(0.9);
         }),
-        seen("emulated", Warn, "its machine was emulated", |r| r.launches[1].emulated = true),
+        seen("emulated", Warn, "its VM was emulated", |r| r.launches[1].emulated = true),
         Case {
             code: "place-launches",
             severity: Note,
@@ -403,14 +403,14 @@ fn of_machines() -> Vec<Case> {
             },
             round: |r| r.launches[1].place_starts = 1,
         },
-        seen("not-proven", Void, "filter x is not shown to be in the path: it let /b pass", |r| {
+        seen("not-proven", Void, "filter x is not proven to be in the path: it let /b pass", |r| {
             let (layer, text) = ("filter x".into(), "it let /b pass".into());
             r.launches[1].proofs.push(Proof { layer, held: false, text });
         }),
         Case {
             code: "unexplained",
             severity: Warn,
-            says: "something else than the call is in what was measured",
+            says: "the measurement includes something other than the calls",
             facts: |facts| {
                 let filter = serde_json::from_str(r#"{ "filter": "library" }"#).unwrap();
                 facts.plan.variants[1].layers = vec![filter];
@@ -427,11 +427,11 @@ fn of_rounds() -> Vec<Case> {
             let percent = 110 - u64::from(r.index);
             of_second(r).for_each(|slice| scale(slice, percent));
         }),
-        seen("unstable", Warn, "its rounds are of two kinds in throughput", |r| {
+        seen("unstable", Warn, "its rounds have two modes in throughput", |r| {
             let percent = if r.index % 2 == 0 { 100 } else { 40 };
             of_second(r).for_each(|slice| scale(slice, percent));
         }),
-        seen("pauses", Warn, "over all slices its throughput is +", |r| {
+        seen("pauses", Warn, "its overhead in throughput is +", |r| {
             let all: Vec<Slice> = r.slices.clone();
             for cycle in 3..20 {
                 r.slices.extend(all[..2].iter().map(|slice| Slice { cycle, ..slice.clone() }));
@@ -569,7 +569,7 @@ fn a_single_variant_that_drifts_or_pauses_is_told() {
     let rising = guards(&|slice, index| scale(slice, u64::from(100 + index)));
     assert!(has(&rising, "unstable", "which only a second variant would cancel"), "{rising:#?}");
     let pausing = guards(&|slice, _| scale(slice, if slice.cycle == 0 { 10 } else { 100 }));
-    assert!(has(&pausing, "pauses", "it pauses now and then"), "{pausing:#?}");
+    assert!(has(&pausing, "pauses", "it pauses occasionally"), "{pausing:#?}");
 }
 
 #[test]

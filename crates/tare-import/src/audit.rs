@@ -22,15 +22,15 @@ use crate::sample::Sample;
 pub struct Finding {
     pub code: Code,
     pub severity: Severity,
-    /// The variant that it concerns; `None` is all.
+    /// The variant that the finding concerns; `None` means all.
     pub variant: Option<String>,
     pub case: Option<String>,
-    /// Metrics that a void finding voids; empty is all.
+    /// Metrics that a void finding voids; if empty, all of them.
     pub metrics: Vec<Metric>,
     /// What was seen.
     pub text: String,
     pub means: String,
-    /// "results.md:12-20".
+    /// File and lines, as in "results.md:12-20".
     pub place: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub fn by_kind(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     for finding in findings {
         let is_alike = |kind: &&mut Vec<&Finding>| {
             let first = kind[0];
-            // These are not grouped: each lists other lines.
+            // Findings of these kinds are not grouped, because each lists different lines.
             let is_list = matches!(first.code, Code::Pooled | Code::NotCompared);
             !is_list
                 && (first.code, first.severity, &first.means, first.file())

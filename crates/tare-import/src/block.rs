@@ -4,7 +4,7 @@
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
     pub first: usize,
-    /// Without quote marks, with their original indentation.
+    /// The lines without quote marks, but with their original indentation.
     pub lines: &'a [&'a str],
 }
 
@@ -31,13 +31,13 @@ pub fn fence_mark(line: &str) -> Option<&str> {
     (is_fence || line.starts_with("~~~")).then(|| &line[..3])
 }
 
-/// Accepts `## Host`, and also `##Host`, as some write it.
+/// Whether a line is a Markdown heading: `## Host`, or `##Host` without the space.
 pub fn is_heading(line: &str) -> bool {
     let hashes = line.chars().take_while(|c| *c == '#').count();
     let rest = &line[hashes..];
     let named = rest.starts_with([' ', '\t'])
         || (hashes >= 2 && rest.starts_with(|c: char| c.is_alphanumeric()));
-    // A row of marks is a picture, such as UnixBench's name, and not a heading.
+    // A line of `#` without words is part of a picture, such as UnixBench's logo, not a heading.
     (1..=6).contains(&hashes) && named && rest.contains(char::is_alphanumeric)
 }
 

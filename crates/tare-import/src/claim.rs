@@ -36,13 +36,13 @@ pub struct Change {
     pub percent: f64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_times: bool,
-    /// One unit of its last digit.
+    /// One unit of the last digit of `percent`.
     pub step: f64,
     pub from: f64,
     pub to: f64,
-    /// Most that the rounding of the two can change it by, in percent.
+    /// Most that the rounding of `from` and `to` can change the difference, in percent.
     pub slack: f64,
-    /// Either of the two may be the base: "61.8k vs. 53.3k".
+    /// Whether either value may be the base, as in "61.8k vs. 53.3k".
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_either: bool,
     /// Variants of the two values, if known.
@@ -59,7 +59,7 @@ pub struct RepeatedValue {
     /// One unit of its last digit.
     pub step: f64,
     pub output: f64,
-    /// "results.md:12-20".
+    /// File and lines, as in "results.md:12-20".
     pub place: String,
 }
 
@@ -214,12 +214,13 @@ fn title(draft: &Draft) -> String {
     draft.own_name.clone().unwrap_or_default()
 }
 
-/// A percentage, one unit of its last digit, and pairs of values that may be behind it, by place.
+/// A percentage, one unit of its last digit, and the changes that it may state, each with a key for
+/// the places of its two values.
 pub type Percentage = (f64, f64, Vec<(String, Change)>);
 
-/// Returns the change behind each of several percentages. The pair of places that makes most of
-/// them right is taken for all, except for one that only another of its pairs makes right. `None`
-/// if no pair fits any of them.
+/// Returns the change that each of several percentages states. The pair of places that makes most
+/// of them right is used for all; a percentage that only another pair makes right uses that one.
+/// All are `None` if no pair fits any of them.
 pub fn fitted(told: &[Percentage]) -> Vec<Option<Change>> {
     let complete = |(percent, step, _): &Percentage, change: &Change| Change {
         percent: *percent,
@@ -235,7 +236,7 @@ pub fn fitted(told: &[Percentage]) -> Vec<Option<Change>> {
         }
     }
     let keys = told.iter().flat_map(|(.., all)| all.iter().map(|(key, _)| key.as_str()));
-    // On a tie, the first in the document.
+    // On a tie, the pair that comes first in the document is used.
     let most = right.values().copied().max().unwrap_or(0);
     let pair = |change: &Change| (change.from.to_bits(), change.to.to_bits());
     let is_only = told.iter().all(|(.., all)| {

@@ -8,7 +8,7 @@ pub struct Command {
     pub tool: Tool,
     pub text: String,
     pub asked: SampleLoad,
-    /// Quoted in prose, perhaps about several outputs: not the exact command of one.
+    /// Whether it is quoted in prose: then it may be about several outputs, and exact for none.
     pub in_prose: bool,
 }
 
@@ -42,9 +42,9 @@ enum Set {
     /// Requests in flight per connection.
     AtOnce,
     Requests,
-    /// Takes no value.
+    /// Keeps connections; the flag takes no value.
     Keep,
-    /// Takes no value.
+    /// Closes connections after each request; the flag takes no value.
     Close,
 }
 
@@ -163,11 +163,11 @@ impl Command {
             return;
         }
         draft.command = Some(self.text.clone());
-        // wrk prints whole minutes.
+        // wrk prints a duration of 1 min or more in whole minutes; the command has the exact one.
         let minutes = own.seconds.filter(|s| *s >= 60.0 && s % 60.0 == 0.0);
         let rounded = minutes.zip(known.seconds).filter(|(own, known)| (own - known).abs() <= 30.0);
         own.seconds = rounded.map(|(_, known)| known).or(own.seconds);
-        // If the two differ, the output's own value stays, and the audit reports the difference.
+        // If output and command differ, the output's value stays, and the audit reports this.
         own.url = own.url.take().or_else(|| known.url.clone());
         own.rate_per_s = own.rate_per_s.or(known.rate_per_s);
         if draft.tool == Tool::Wrk && known.rate_per_s.is_some() {
@@ -218,7 +218,7 @@ fn shell_words(text: &str) -> Vec<String> {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (None, '"' | '\'') => quote = Some(c),
-            // `;` and `&` at the end of a command are words of their own; "?a=1&b=2" has none.
+            // `;`, and `&` at the end of a word, are words of their own; `&` in "?a=1&b=2" is not.
             (None, ';') => {
                 words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
                 words.push(";".into());

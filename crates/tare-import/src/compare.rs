@@ -20,16 +20,18 @@ pub struct Compared {
     pub baseline: String,
     pub variant: String,
     pub metric: Metric,
-    /// The metric that the case is about.
+    /// Whether the case is about this metric.
     pub asked: bool,
-    /// Means, if there are repetitions.
+    /// The baseline's value; the mean, if there are repetitions.
     pub baseline_value: f64,
+    /// The variant's value; the mean, if there are repetitions.
     pub value: f64,
     /// Repetitions of the baseline and of the variant.
     pub repetitions: [u32; 2],
     /// Positive when the variant is worse.
     pub overhead_percent: f64,
-    /// `None` without repetitions. All intervals of the same kind together have level 0.95.
+    /// `None` with too few repetitions. All intervals of the same kind (`asked` or not) together
+    /// have level 0.95.
     pub interval: Option<Interval>,
     /// `None` if no verdict is possible: `why` says why.
     pub verdict: Option<Verdict>,
@@ -145,7 +147,8 @@ fn compare_pair(pair: &Pair, findings: &[Finding], family: usize) -> Compared {
         }
         (None, None) => (None, Some(without_interval(pair))),
         (None, Some((estimate, _))) => {
-            // No margin is given for a difference that does not matter: nothing is called the same.
+            // The margin is zero, because no one said which differences do not matter: no verdict
+            // is "same".
             (Some(Verdict::of_fixed(estimate, 0.0)), None)
         }
     };
@@ -207,7 +210,7 @@ fn pairs(import: &Import) -> Vec<Pair> {
 
 /// Returns the metric that two groups are about: latency, if the baseline reached its rate.
 fn asked(base: &[&Sample], own: &[&Sample]) -> Option<Metric> {
-    // A rate that only one states is taken for both.
+    // A rate that only one of the groups states is taken for both.
     let rate = base.iter().chain(own).find_map(|sample| sample.asked.rate_per_s);
     let is_met = |sample: &&Sample| {
         let rates = sample.asked.rate_per_s.or(rate).zip(sample.value(Metric::Throughput));
@@ -230,7 +233,7 @@ pub fn runs(samples: &[&Sample]) -> u32 {
     METRICS.into_iter().map(of).max().unwrap_or(0)
 }
 
-/// Returns the values of all repetitions, within outputs and between them.
+/// Returns the values of all repetitions: those inside an output, and separate outputs.
 pub fn values(samples: &[&Sample], metric: Metric) -> Vec<f64> {
     let of = |sample: &&Sample| {
         let repeats = sample.repeats.get(metric.key()).cloned();

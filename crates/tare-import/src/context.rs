@@ -6,8 +6,9 @@ use crate::command::Command;
 use crate::prompt;
 use crate::sample::{Draft, Typed};
 
-/// Levels below all headings: a label on a line of its own, and a comment in a fence.
+/// Level of a label on a line of its own; it is below all headings.
 pub const LABEL: u8 = 7;
+/// Level of a comment in a fence.
 const COMMENT: u8 = 8;
 /// Most characters of a name.
 const NAME_MAX: usize = 80;
@@ -50,7 +51,7 @@ impl Context {
         self.is_fresh = false;
     }
 
-    /// Called when something other than outputs and commands stood here.
+    /// Called after lines that are neither output nor command, such as a table.
     pub fn interrupt(&mut self) {
         self.passage += 1;
     }
@@ -72,7 +73,7 @@ impl Context {
         self.commands.push((level, command));
     }
 
-    /// Records any other line with a prompt; returns whether it was one.
+    /// Records a line with a prompt and an unknown command; returns whether it has a prompt.
     fn prompt(&mut self, line: &str, at: usize) -> bool {
         let host = prompt::host(line);
         let is_prompt = host.is_some() || line.starts_with("$ ");
@@ -81,7 +82,7 @@ impl Context {
             if is_script(&text) {
                 self.commands.clear();
             }
-            // A command in between may make the next output another variant's.
+            // After another command, the next output may be of another variant.
             let is_again = self.typed.as_ref().is_some_and(|typed| typed.text == text);
             self.passage += u32::from(!is_again && !line.contains("$ !"));
             self.typed = Some(Typed { line: (at + 1) as u32, text, host: host.map(str::to_owned) });
@@ -89,7 +90,7 @@ impl Context {
         is_prompt
     }
 
-    /// Returns all prose and headings above: only they may say what a table's numbers are.
+    /// Returns all headings and prose above: often only these say what a table's numbers are.
     pub fn words(&self) -> String {
         let headings = self.headings.iter().map(|(_, text)| text.as_str());
         headings.chain(self.prose.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
@@ -286,7 +287,7 @@ const OPENINGS: [&str; 30] = [
     "when", "while", "you", "your",
 ];
 
-/// Words that may be about any output, so that they name none.
+/// Words that fit any output, so that they cannot name a particular one.
 const ANYBODYS: [&str; 34] = [
     "ab",
     "again",

@@ -29,9 +29,9 @@ use crate::trouble::Trouble;
 pub struct TextFormat {
     /// Whether an output begins at the first of these lines.
     pub begins: fn(&[&str]) -> bool,
-    /// How many of these lines it takes, the first included.
+    /// Counts the lines of the output that begins at the first of these lines.
     pub length: fn(&[&str]) -> usize,
-    /// Whether a line that could begin or end an output belongs to the one that these lines begin.
+    /// Whether a line that could begin or end an output continues the output in these lines.
     pub is_inside: fn(&[&str], &str) -> bool,
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }
@@ -50,7 +50,7 @@ pub const TEXT: [&TextFormat; 11] = [
     &netperf::FORMAT,
 ];
 
-/// Beginnings of outputs that may stand at the end of their command's line.
+/// First words of outputs that may follow their command on the same line.
 pub const MARKS: [&str; 8] = [
     "Running ",
     "This is ApacheBench",
@@ -62,7 +62,7 @@ pub const MARKS: [&str; 8] = [
     "ud_",
 ];
 
-/// Counts lines up to and including the first that `is_last`, or all.
+/// Counts lines up to and including the first for which `is_last` holds, or all lines.
 fn through(lines: &[&str], is_last: impl Fn(&str) -> bool) -> usize {
     lines.iter().position(|line| is_last(line.trim())).map_or(lines.len(), |at| at + 1)
 }

@@ -111,8 +111,8 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     import
 }
 
-/// Without --latency, wrk2's output looks like wrk's: next to other outputs of wrk2, one without
-/// percentiles and with an unknown command is taken for wrk2's.
+/// If some outputs are wrk2's, takes wrk's outputs without percentiles or a known command for
+/// wrk2's: without --latency, both tools print the same.
 fn attribute_to_wrk2(drafts: &mut [Draft]) {
     if drafts.iter().any(|draft| draft.tool == Tool::Wrk2) {
         let is_bare = |draft: &&mut Draft| {
@@ -167,8 +167,8 @@ fn shared_names(all: &[(FileDrafts, Vec<names::Name>)]) -> BTreeSet<String> {
     shared
 }
 
-/// Compares rows of tables that repeat outputs of the same document with these, and removes them:
-/// they are not results of their own.
+/// Finds rows of tables that repeat outputs of the same document, returns them as claims to check,
+/// and removes the repeated values: they are not results of their own.
 fn merge_repeated_tables(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     let is_table = |draft: &Draft| draft.tool == Tool::Table;
     let (mut claims, mut gone) = (Vec::new(), Vec::new());
@@ -265,12 +265,13 @@ fn is_within(a: &[String], b: &[String]) -> bool {
     within(a, b) || within(b, a)
 }
 
-/// Whether words match its name, or its name in headings.
+/// Whether words match an output's variant, or its name in headings.
 fn is_whose(name: &names::Name, own: &[String]) -> bool {
     is_within(own, &plain_words(&name.variant)) || is_within(own, &plain_words(&name.under))
 }
 
-/// Returns the only output of the same section and name that the row copies, perhaps with a slip.
+/// Returns the output that the row copies, perhaps with a typing error, if it is the only such one
+/// in the same section with the same name.
 fn by_name<'a>(
     others: impl Iterator<Item = &'a (Draft, names::Name)>,
     table: &Draft,

@@ -5,8 +5,8 @@
 //! [`read`] makes [`Draft`]s of a file; [`assemble`] makes an [`Import`] of all files' drafts.
 //! `formats/` has one file per tool. `text` finds outputs in prose, `block` recognises the markup
 //! of lines, `context` collects what stands above an output, `names` names variants from that,
-//! `load` splits cases by load, `command` reads command lines, `table` and `summary` read what
-//! people made of outputs, `claim` checks the differences that these state. [`audit`] has one
+//! `load` splits cases by load, `command` reads command lines, `table` and `summary` read tables
+//! and summaries of outputs, `claim` checks the differences that these state. [`audit`] has one
 //! function per mistake; [`compare`] compares variants, as far as the numbers allow.
 
 #![forbid(unsafe_code)]

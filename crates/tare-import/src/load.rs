@@ -1,5 +1,5 @@
-//! Compares the loads of outputs: a load of one variant alone is a mistake, a load of several
-//! variants is a case.
+//! Compares the loads of outputs: a load that only one variant has is a mistake, a load that
+//! several variants share is a case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Whether a time ended the run, and not a number of requests.
+    /// Whether the run ended after a given time, not after a given number of requests.
     fn is_timed(&self) -> bool {
         let is_flag =
             |word: &str| matches!(word, "-D" | "-z" | "-t") || word.starts_with("--duration");
@@ -25,8 +25,8 @@ impl Load<'_> {
         self.asked.seconds.is_some() || (is_counted && by_command)
     }
 
-    /// Returns how many requests were done, if that is a requested number: a run ended by a time
-    /// does not have a round number.
+    /// Returns how many requests were done, if the number is round: then it was asked for, since
+    /// a run that ends after a given time rarely has a round one.
     fn round(&self) -> Option<u64> {
         let is_counted = matches!(self.tool, Tool::Ab | Tool::H2load | Tool::Hey);
         self.done.filter(|n| is_counted && *n > 0 && n % 100 == 0)
@@ -100,7 +100,7 @@ impl Part {
         }
     }
 
-    /// Whether a difference makes it another test, and not more or less of the same one.
+    /// Whether loads that differ in this are different tests, not more or less of the same test.
     fn tells_cases(self) -> bool {
         matches!(self, Self::Tool | Self::Path | Self::Script)
     }
@@ -153,8 +153,8 @@ fn path(url: &str) -> String {
     rest.split_once('/').map_or("/".to_owned(), |(_, path)| format!("/{path}"))
 }
 
-/// Returns the properties in which the loads of an import must agree. Paths need not if each
-/// variant has paths of its own: then paths are what is compared.
+/// Returns the properties in which the loads of an import must agree. Paths are not among them if
+/// each variant has its own: then the import compares paths.
 pub fn parts(samples: &[Sample]) -> Vec<Part> {
     let mut of_paths: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for sample in samples {
@@ -224,10 +224,10 @@ fn by_tests(samples: &mut [Sample]) {
     }
 }
 
-/// Returns a title for each variant of a case, by case and variant. Empty unless two or more tests,
-/// the first among them, are shared by several variants: a test of one alone may be a mistake.
+/// Returns a title for each variant of a case, by case and variant. Empty unless several variants
+/// share the first test and several share another: a test of only one variant may be a mistake.
 fn titles(part: Part, case: &str, samples: &[&Sample]) -> Vec<((String, String), String)> {
-    // The first output of a variant that states it counts.
+    // A variant's test is that of its first output that states one.
     let mut asked: Vec<(&str, String)> = Vec::new();
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut variants_of: BTreeMap<String, usize> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Finds the variant and case of each output: from the output itself, from the headings, labels and
 //! comments above it, from its command and its address. Outputs that none of these distinguishes
-//! are repetitions if that is shown; otherwise their lines name them.
+//! are repetitions if the document shows this; otherwise they are named by their lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::sample::{Draft, Tool};
 pub struct Name {
     pub variant: String,
     pub case: String,
-    /// Its name in headings and labels.
+    /// The variant's name in headings and labels.
     pub under: String,
-    /// Only its line distinguishes it from others.
+    /// Whether only its line distinguishes the output from others.
     pub by_line: bool,
 }
 
-/// Name and case of one draft, before the user's names and the file's.
+/// Name and case of one draft, before the user's name or the file's name is applied.
 #[derive(Clone, Default)]
 struct DraftName {
     name: Option<String>,
@@ -66,7 +66,7 @@ fn join(case: &str, more: &str) -> String {
     if case.is_empty() { more.to_owned() } else { format!("{case}, {more}") }
 }
 
-/// Appends with a slash, because names may contain commas.
+/// Appends `more` to a name, after a slash because names may contain commas.
 fn below(name: &mut Option<String>, more: &str) {
     *name = Some(match name.take() {
         Some(name) => format!("{name} / {more}"),
@@ -74,8 +74,8 @@ fn below(name: &mut Option<String>, more: &str) {
     });
 }
 
-/// Names outputs that name their variants. A variant that occurs twice, under two headings, is
-/// split by these; two tables under one heading are split by their lines.
+/// Names outputs that state their variants. If a variant occurs under two headings, they are added
+/// to its cases; if it occurs in two tables under one heading, their lines are.
 fn names_from_outputs(drafts: &[Draft]) -> Vec<DraftName> {
     let own = |draft: &Draft| {
         let (name, under) = (own_name(draft), own_name(draft));
@@ -104,7 +104,7 @@ fn names_from_outputs(drafts: &[Draft]) -> Vec<DraftName> {
     all
 }
 
-/// Names outputs by what stands above them. Equal ones that the user named are repetitions.
+/// Names outputs by the text above them. If the user named them, equal names mean repetitions.
 fn names_from_headings(drafts: &[Draft], is_given: bool) -> Vec<DraftName> {
     let mut cases: Vec<String> = drafts.iter().map(case).collect();
     let mut parts = by_heading(drafts, &cases);
@@ -132,7 +132,7 @@ fn names_from_headings(drafts: &[Draft], is_given: bool) -> Vec<DraftName> {
     by_commands(drafts, &mut cases, &mut names);
     apart(&mut names, &cases, |at| address(&drafts[at]));
     let mut by_line = vec![false; drafts.len()];
-    // Different numbers of connections are a sweep, if all outputs have one.
+    // Outputs with different numbers of connections are a sweep, if all state their number.
     let mut loads = cases.clone();
     for group in alike(&names, &cases) {
         let connections = group.iter().map(|at| drafts[*at].asked.connections);
@@ -199,8 +199,8 @@ fn address(draft: &Draft) -> Option<String> {
     Some(short.replacen(":80/", "/", 1).trim_end_matches(":80").to_owned())
 }
 
-/// Splits equal names by command: other flags are another case; if it is not a load's command, the
-/// words that differ name the variant.
+/// Splits equal names by command. In a load's command, different flags mean different cases; in
+/// other commands, the words that differ name the variant.
 fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
     for group in alike(names, cases) {
         let typed = |at: &usize| {
@@ -214,7 +214,8 @@ fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<Strin
         for (at, own) in group.iter().zip(&all) {
             let is_shared = |word: &&str| all.iter().all(|other| other.contains(word));
             let rest: Vec<&str> = own.iter().copied().filter(|word| !is_shared(word)).collect();
-            // Another address is another server; qperf's other words are its tests.
+            // In a load's command, another IP address means another server, and other flags
+            // another case; qperf's other words only name its tests.
             let is_load = drafts[*at].command.is_some() || drafts[*at].tool == Tool::Qperf;
             let (hosts, flags): (Vec<&str>, Vec<&str>) =
                 rest.iter().partition(|word| !is_load || word.split('.').count() == 4);
@@ -240,15 +241,15 @@ pub fn words(command: &str) -> Vec<&str> {
     let words = command.split_whitespace();
     let is_end =
         |word: &&str| word.starts_with(['>', '|', '#', ';', '&']) || word.starts_with("2>");
-    // A prompt may end with such a mark.
+    // A prompt may end with such a mark, so the first three words cannot be the end.
     let own = words.enumerate().take_while(|(at, word)| *at < 3 || !is_end(word));
     own.map(|(_, word)| word).filter(|word| !word.contains("://") && !word.contains('@')).collect()
 }
 
 /// Returns the outputs of a group that nothing shows to be repetitions of the first: no "Run 2", no
-/// command or prompt of their own with nothing else in between, no loop that repeats the same. Each
-/// comes with the output that it does repeat, or with itself. If the group has no name and some are
-/// not repetitions, all are returned: none may get the name of the whole.
+/// command or prompt of their own with nothing else in between, no loop around one command. Each is
+/// paired with the output that it does repeat, or with itself. If the group has no name and some
+/// are not repetitions, all but numbered runs are returned: none may get the name of the file.
 fn unproven_repetitions(
     drafts: &[Draft],
     group: &[usize],
@@ -288,7 +289,7 @@ fn unproven_repetitions(
     }
 }
 
-/// Whether a command is a loop that repeats the same: "for i in 1 2 3; do wrk http://h/; done".
+/// Whether a command is a loop around a constant command: "for i in 1 2; do wrk http://h/; done".
 fn repeats(command: &str) -> bool {
     let body = command.split_once("do ").map(|(_, rest)| rest.split("done").next().unwrap_or(rest));
     // Background processes are parts of one load.

@@ -71,7 +71,7 @@ pub struct Sample {
     pub headings: Vec<String>,
     /// The command line that seems to have made it.
     pub command: Option<String>,
-    /// The command stands right above; otherwise it is the last one above that may have made it.
+    /// Whether the command stands right above the output; otherwise it may belong to another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_commands_own: bool,
     pub asked: SampleLoad,
@@ -85,10 +85,11 @@ pub struct Sample {
     /// Mean and deviation of repetitions by metric key, if the output has no more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub moments: BTreeMap<String, Moments>,
-    /// Its name in headings and labels, without what was added to distinguish equal names.
+    /// The variant's name in headings and labels, without additions that distinguish equal names.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub under: String,
-    /// Nothing shows its variant, or that it is a repetition: its line is in its name.
+    /// Whether the variant's name contains the output's line, because nothing shows which variant
+    /// it is, or that it is a repetition.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_line: bool,
     /// Stored by earlier versions: first lines of the outputs that were added up to this one.
@@ -113,7 +114,7 @@ pub struct Source {
     pub file: String,
     pub first_line: u32,
     pub last_line: u32,
-    /// The lines themselves; only the first ones of very many.
+    /// The lines themselves; if there are very many, only the first ones.
     pub text: String,
 }
 
@@ -154,7 +155,7 @@ pub struct SampleResult {
     /// One unit of the last printed digit of `bytes`, if that is coarse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_step: Option<f64>,
-    /// `bytes` are of bodies alone; otherwise of whole replies.
+    /// Whether `bytes` counts only bodies; otherwise it counts whole replies.
     pub bytes_are_bodies: bool,
     /// Bytes of bodies alone, if the tool prints both.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,7 +165,7 @@ pub struct SampleResult {
     pub bad_status: Option<u64>,
     /// Connections that were opened over the run.
     pub opened: Option<u64>,
-    /// Average part of an exchange that the tool's latency leaves out.
+    /// Average time per exchange that the tool's latency leaves out.
     pub left_out_ns: Option<f64>,
     pub latency_max_ns: Option<f64>,
     /// The percentile with the widest bucket relative to its value.
@@ -198,11 +199,11 @@ pub struct Draft {
     pub own_case: Option<String>,
     /// Headings, labels and comments in a fence, with their levels, outermost first.
     pub headings: Vec<(u8, String)>,
-    /// Equal for outputs with nothing but commands between them.
+    /// Number that outputs share if only commands stand between them.
     pub passage: u32,
     /// The last line that was typed under these headings.
     pub typed: Option<Typed>,
-    /// It is the first output after the last command.
+    /// Whether this is the first output after the last command.
     pub is_first_of_typed: bool,
     /// The command line that seems to have made it.
     pub command: Option<String>,
@@ -214,7 +215,7 @@ pub struct Draft {
     pub moments: BTreeMap<String, Moments>,
     /// One unit of the last digit of a table's values, by metric key.
     pub steps: BTreeMap<String, f64>,
-    /// Differences to other outputs that it states.
+    /// Differences from other outputs that this output states.
     pub against: Vec<StatedChange>,
     pub source: Source,
 }
@@ -251,11 +252,11 @@ pub struct Unread {
     pub why: String,
 }
 
-/// More than any rate or latency, in any of tare's units.
+/// Limit of plausible values, above any rate or latency in any of tare's units.
 const MOST: f64 = 1e15;
 
 impl Draft {
-    /// Returns a metric as the output states it elsewhere, counted in another way.
+    /// Returns a second value that the output states for a metric, measured in another way.
     pub fn also(&self, metric: &str) -> Option<f64> {
         let key = match metric {
             key if key == Metric::LatencyMean.key() => NS_PER_REQUEST,
@@ -318,7 +319,7 @@ impl Draft {
         }
     }
 
-    /// Adds failures of a kind; kinds that agree in the characters kept become one.
+    /// Adds failures of a kind. Names of kinds are shortened; those equal after that become one.
     pub fn put_errors(&mut self, kind: &str, n: u64) {
         const WORDS: usize = 100;
         if n > 0 {
@@ -348,7 +349,7 @@ impl Sample {
         self.values.get(metric.key()).copied()
     }
 
-    /// "results.md:12-20".
+    /// Returns file and lines, as in "results.md:12-20".
     pub fn place(&self) -> String {
         let Source { file, first_line, last_line, .. } = &self.source;
         match first_line == last_line {

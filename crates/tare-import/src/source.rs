@@ -9,7 +9,7 @@ use crate::{block, claim, formats, text};
 
 /// Most bytes of a text file; a book is shorter.
 const TEXT_MAX: u64 = 64 << 20;
-/// Very short lines take memory by their number, not by their bytes.
+/// Most lines of a text file: each takes memory, however short it is.
 const LINES_MAX: usize = 2_000_000;
 /// Bytes that are enough to detect a file's type.
 const HEAD: usize = 64 << 10;
@@ -81,7 +81,7 @@ fn json(text: &str, file: &str) -> Result<FileContents, Trouble> {
 
 /// Most bytes of output lines kept per file: they are in the store and in every report.
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Characters kept of each output beyond that.
+/// Characters kept of each further output once that limit is reached.
 const KEPT_CHARS: usize = 200;
 
 fn keep_some(drafts: &mut [Draft]) {

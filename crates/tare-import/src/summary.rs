@@ -28,7 +28,7 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
         }
         _ => (None, 0),
     };
-    // A count may come first.
+    // The number of runs may come before the first value.
     let is_count = |line: &str| pair(line).is_some_and(|(key, text)| count(key, text).is_some());
     let first_value = start + usize::from(is_count(lines.get(start)?));
     value(lines.get(first_value)?)?;
@@ -192,7 +192,7 @@ fn value(line: &str) -> Option<Value> {
 }
 
 /// Reads "16.54ms", "4536.86" or "4,536 req/s": the value, one unit of its last digit, and its
-/// unit. Anything else after it makes it no value.
+/// unit. `None` if anything else follows.
 fn number(text: &str) -> Option<(f64, f64, Option<KindOfUnit>)> {
     let text = text.trim().split(" (").next()?.trim();
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');

@@ -28,7 +28,7 @@ pub struct TableContents {
     pub left_out: Option<String>,
 }
 
-/// Bytes of rows after which no more are kept of one result.
+/// Bytes of text after which no more rows are kept of one result.
 const TEXT_MAX: usize = 2000;
 /// Most characters of a name in a stated difference.
 const NAME_MAX: usize = 60;
@@ -163,7 +163,7 @@ impl<'a> Table<'a> {
         let columns = grid.head.len();
         let cells =
             |at: usize| grid.rows.iter().filter_map(move |(_, r)| r.get(at)).map(String::as_str);
-        // A decimal comma in one column decides for all, except for those that group by commas.
+        // If one column has decimal commas, all have, except those that group thousands by commas.
         let is_any = (0..columns).any(|at| is_decimal_comma(cells(at)));
         let decimal_comma: Vec<bool> =
             (0..columns).map(|at| is_any && !is_grouped_by_comma(cells(at))).collect();
@@ -230,7 +230,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Reads one variant per row; or, if several columns have one quantity, one per such column.
+    /// Reads one variant per row; if several columns hold the same quantity, one per such column.
     fn by_rows(&self, columns: &[usize]) -> Vec<Value> {
         let first = columns[0];
         let labels: Vec<usize> = (0..first).filter(|at| !self.numeric[*at]).collect();
@@ -358,7 +358,8 @@ impl<'a> Table<'a> {
             if unit.is_none() && !number.unit.is_empty() {
                 continue;
             }
-            // "45.3k" in a column of requests/s; "3.2" in one of ms.
+            // A cell's own unit counts first ("45.3k" in a column of requests/s), then its column's
+            // ("3.2" in a column of ms).
             let Some((quantity, factor)) = resolved(said, unit.or(said.unit)) else { continue };
             found.push(Value {
                 row,
@@ -411,7 +412,7 @@ impl<'a> Table<'a> {
             if !is_change && !fitted.iter().flatten().any(Change::holds) {
                 continue;
             }
-            // A few of many may fit by chance: then the others are something else.
+            // If only a few of many fit, that may be chance, and the others are not differences.
             let fit = fitted.iter().flatten().filter(|change| change.holds()).count();
             let is_of_these = fit * 2 >= told.len() || told.len() < 3;
             let fitted = fitted
@@ -426,7 +427,8 @@ impl<'a> Table<'a> {
         claims
     }
 
-    /// Whether a head such as "Speedup" or "×" makes numbers without a unit factors.
+    /// Whether a column's head, such as "Speedup" or "×", says that numbers without a unit are
+    /// factors.
     fn is_of_times(&self, column: usize) -> bool {
         let head = self.grid.head[column].to_lowercase();
         ["speedup", "speed-up", "slowdown", "factor", "×"].iter().any(|word| head.contains(word))
@@ -538,9 +540,9 @@ fn title(quantity: Quantity) -> String {
     }
 }
 
-/// Returns the pairs of values that a change in this row may be between: two of the row, or one of
-/// another row and one of its own. The same places have the same key in every row. `bare` is the
-/// last row above that states no change.
+/// Returns the pairs of values that a change stated in this row may compare: two values of the row,
+/// or one of another row and one of this row, in the same column. A pair's key describes where its
+/// values are, and is the same in every row. `bare` is the last row above that states no change.
 fn candidates(
     values: &[Value],
     (row, bare): (usize, Option<usize>),
@@ -578,7 +580,7 @@ fn candidates(
                 _ => continue,
             };
             found.push((key, change(from, to)));
-            // Each part of a table may have its own first row as the base.
+            // In a table of several parts, the base of each part may be its row without a change.
             if Some(from.row) == bare && from.column == to.column {
                 first.push((format!("bare column {}", to.column), change(from, to)));
             }

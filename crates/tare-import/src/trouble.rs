@@ -20,7 +20,7 @@ pub fn printable(text: &str) -> String {
     plain::line(text).into_owned()
 }
 
-/// `bytes` begin at `first_line` of their file.
+/// Reports more than `most` bytes. `bytes` begin at `first_line` of their file.
 pub fn too_long(bytes: &[u8], first_line: usize, most: usize, kind: &str) -> Trouble {
     let line = first_line + bytes[..most].iter().filter(|byte| **byte == b'\n').count();
     let mebibytes = most >> 20;

@@ -1,7 +1,8 @@
 //! The reactor for a single connection: plain blocking calls, the fastest way to wait for one
 //! socket. A round trip takes one send and one receive.
 //!
-//! It notices anything but bytes late (see [`RECEIVE_LIMIT`]), so it suits closed loops only.
+//! While it waits for bytes, it notices timeouts and stop requests late (see [`RECEIVE_LIMIT`]), so
+//! it suits closed loops only.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;

@@ -38,7 +38,8 @@ struct Connection {
     generation: u32,
     connecting: bool,
     interest: u32,
-    /// In order. More than one if a peer does not read, since quiet sends are not awaited.
+    /// Unsent bytes, in order. There may be several entries if the peer does not read, since
+    /// nothing waits for quiet sends.
     unsent: VecDeque<Unsent>,
 }
 

@@ -104,7 +104,8 @@ pub enum OutputFile {
 const LINKS_MAX: usize = 40;
 
 impl OutputFile {
-    /// Creates and changes nothing yet; an error says why the output cannot be written.
+    /// Finds the output, but creates and changes nothing yet; an error says why it cannot be
+    /// written.
     pub fn find(path: &Path) -> io::Result<Self> {
         let no = |kind, text: &str| Err(io::Error::new(kind, text.to_owned()));
         let mut path = path.to_owned();

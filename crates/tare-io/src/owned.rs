@@ -91,7 +91,8 @@ fn tighten_path() {
     let _ = PASSED_OVER.set(passed_over);
 }
 
-/// Checks that only root and this user can add to a folder. A sticky bit is no excuse.
+/// Checks that only root and this user can add to a folder. It fails if others can write there,
+/// even if the sticky bit is set.
 pub fn check_closed(folder: &Path) -> Result<(), OwnedError> {
     let real = check(folder)?;
     let stat = rustix::fs::stat(&real).map_err(|error| OwnedError::io(&real, error))?;
@@ -116,9 +117,9 @@ pub fn check_near_program(path: &Path) -> Result<PathBuf, OwnedError> {
     check_with(path, Some(stat.st_uid))
 }
 
-/// Returns a path to start this program again: its own, if that still leads to it and nobody else
-/// can change that; otherwise /proc/PID/exe. The kernel reports a replaced program's path with
-/// " (deleted)" at the end, and anybody may have made a file of that name.
+/// Returns a path from which to start this program again: its own path, if this still leads to the
+/// program and nobody else can change that; otherwise /proc/PID/exe. The kernel reports a replaced
+/// program's path with " (deleted)" at the end, and anybody may have made a file of that name.
 pub fn own_program() -> PathBuf {
     let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let file = |path: &Path| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino)).ok();
@@ -197,7 +198,7 @@ pub fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
 /// The kernel's own limit of links in a path.
 const LINKS_MAX: u32 = 40;
 
-/// Pushes them in reverse, so that the first one is popped first.
+/// Pushes the components of `path` in reverse, so that the first is popped first.
 fn push_components(left: &mut Vec<OsString>, path: &Path) {
     let named = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -241,8 +242,8 @@ fn check_owner(path: &Path, stat: &Stat, trusted: Option<u32>) -> Result<(), Own
     }
 }
 
-/// In a user namespace: the uid shown for file owners that are not mapped into it, such as the
-/// machine's root.
+/// In a user namespace, returns the uid shown for file owners that are not mapped into it, such as
+/// the machine's root.
 fn unmapped_owner() -> Option<u32> {
     static OWNER: OnceLock<Option<u32>> = OnceLock::new();
     *OWNER.get_or_init(|| {
@@ -285,7 +286,7 @@ fn has_list(file: BorrowedFd<'_>) -> bool {
     is_list(rustix::fs::fgetxattr(file, ACCESS_LIST, &mut [0; LIST_BYTES]))
 }
 
-/// A list that is too long for the buffer counts too.
+/// Whether an access control list was found, even if it is too long for the buffer.
 fn is_list(read: rustix::io::Result<usize>) -> bool {
     matches!(read, Ok(1..) | Err(rustix::io::Errno::RANGE))
 }
@@ -345,7 +346,7 @@ impl Folder {
         if stat.st_uid != geteuid().as_raw() {
             return Err(OwnedError::Foreign { path: shown(&real), owner: stat.st_uid });
         }
-        // Even in a sticky folder, others could add a journal.
+        // Even if the folder is sticky, others could add files to it, such as a journal.
         if others_write(&stat, || has_list(fd.as_fd())) {
             return Err(OwnedError::Writable { path: shown(&real), mode: stat.st_mode & 0o7777 });
         }
@@ -415,7 +416,7 @@ impl Folder {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
-    /// Locks the folder until this is dropped, unless it is locked already.
+    /// Locks the folder until `self` is dropped, unless it is locked already.
     pub fn try_lock(&self) -> Lock {
         try_lock(&self.fd)
     }

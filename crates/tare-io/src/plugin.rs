@@ -1,5 +1,6 @@
 //! A filter library with the plug-in interface (filters/include/tare_filter.h), loaded into this
-//! process. Its code is not under tare's control, so only a process made for that loads one.
+//! process. Its code is not under tare's control, so it is loaded only into a process that was
+//! started for this purpose.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;

@@ -145,14 +145,14 @@ impl Default for Tuning {
 
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
-/// Longest [`Outgoing::Quiet`] send. With a full socket buffer a longer one could outlive its call,
-/// so it must be reported.
+/// Longest [`Outgoing::Quiet`] send. With a full socket buffer, a longer send could still be under
+/// way when its call returns, so it must be reported.
 pub const QUIET_SEND_MAX_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     Graceful,
-    /// With a reset (RST), which also skips TIME_WAIT.
+    /// Closes with a reset (RST), which also skips TIME_WAIT.
     Reset,
 }
 
@@ -183,7 +183,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Makes a chunk in a reactor outside this crate (the simulated one).
+    /// Makes a chunk; only reactors outside this crate (the simulated one) need it.
     pub fn new(index: u32, len: u32) -> Self {
         Self { index, len }
     }
@@ -193,7 +193,7 @@ impl Chunk {
     }
 }
 
-/// How long to wait, and for how much.
+/// How long to wait, and for how many completions.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// Latest time to return.

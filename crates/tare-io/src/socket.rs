@@ -11,7 +11,8 @@ use crate::endpoint::Endpoint;
 use crate::reactor::SetupError;
 use crate::time::DurationNs;
 
-/// io_uring needs blocking sockets (it parks the request itself), epoll non-blocking ones.
+/// Whether a socket blocks. io_uring needs blocking sockets (it parks the request itself), epoll
+/// needs non-blocking ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Blocking {
     Yes,
@@ -175,7 +176,7 @@ pub fn receive(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Waits until one of them is writable (or readable), for at most `limit` or 1 s.
+/// Waits until one of `fds` is writable (or readable), for at most `limit` or 1 s.
 pub fn wait_ready(fds: &[RawFd], writable: bool, limit: DurationNs) -> io::Result<()> {
     let events = if writable { libc::POLLOUT } else { libc::POLLIN };
     let mut polled: Vec<libc::pollfd> =

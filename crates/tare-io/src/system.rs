@@ -11,7 +11,7 @@ pub struct CpuTime {
     /// Sampled by the timer tick on most kernels, so only meaningful over many ticks.
     pub user: DurationNs,
     pub system: DurationNs,
-    /// Exact.
+    /// User and system time together; exact.
     total: DurationNs,
 }
 
@@ -51,7 +51,7 @@ impl std::ops::Add for CpuTime {
 pub fn thread_cpu_time() -> CpuTime {
     let mut exact = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: an all-zero rusage is valid; both calls fill what they are given. The clock always
-    // exists on Linux. Only it is up to date: rusage is as of the last tick.
+    // exists on Linux. Only the clock is up to date: rusage is as of the last tick.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
@@ -135,7 +135,8 @@ fn raise(resource: libc::__rlimit_resource_t, wanted: u64) -> u64 {
         if limit.rlim_cur >= wanted {
             return limit.rlim_cur;
         }
-        // First up to the hard limit, as anyone may; then beyond it, if privileged.
+        // The first call raises the limit up to the hard limit, as anyone may; the second goes
+        // beyond, if privileged.
         let soft = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
         libc::setrlimit(resource, &soft);
         if wanted > limit.rlim_max {

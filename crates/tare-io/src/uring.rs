@@ -31,8 +31,8 @@ pub struct UringReactor {
     /// Buffers of connections that were closed while the kernel was still sending them.
     orphans: Vec<(u64, Outgoing)>,
     ready: Vec<Completion>,
-    /// Connections with a receive that found no free buffer. Armed again at the next wait: by then
-    /// the engine has released some, and reaping cannot loop for ever.
+    /// Connections with a receive that found no free buffer. The receive is armed again at the next
+    /// wait: by then the engine has released some buffers, and reaping cannot loop for ever.
     starved: Vec<Token>,
     listener: Option<OwnedFd>,
     has_min_wait: bool,

@@ -39,7 +39,7 @@ pub fn load_module(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Powers off the machine; for its first process.
+/// Powers off the machine; must be called by its first process.
 pub fn power_off() {
     // SAFETY: takes no pointers. Without the privilege to reboot, this function returns.
     unsafe {

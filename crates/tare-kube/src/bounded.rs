@@ -8,17 +8,18 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-/// Limits for all answers to one call together: their bytes, and the memory that they take once
-/// they are parsed.
+/// Limit of the bytes of all answers to one call.
 const BYTES_MAX: u64 = 32 << 20;
+/// Limit of the memory that all answers to one call take once they are parsed.
 const MEMORY_MAX: u64 = 512 << 20;
-/// Estimated memory of a non-empty map, and of any other value, as [`serde_json::Value`].
+/// Estimated memory of a non-empty map as [`serde_json::Value`].
 const MAP_BYTES: u64 = 700;
+/// Estimated memory of any other value.
 const VALUE_BYTES: u64 = 64;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// How much of these limits is left.
+/// The bytes and memory that answers to the current call may still use.
 #[derive(Clone, Debug, Default)]
 pub struct Allowance(Arc<Left>);
 

@@ -40,10 +40,11 @@ pub struct Cluster {
     pub namespace: String,
 }
 
-/// Timeouts of one attempt, and of a call with all its retries.
+/// Timeout of one attempt.
 const CALL: Duration = Duration::from_secs(10);
+/// Timeout of a call with all its retries.
 const TRIES: DurationNs = DurationNs::from_secs(30);
-/// Marks an error about an object that an earlier attempt created, but its answer was lost.
+/// Marks the error that an object exists because an earlier attempt created it.
 const LOST: &str = ", by a try whose answer was lost";
 const PAUSE: Duration = Duration::from_millis(500);
 /// Objects per page.
@@ -173,7 +174,7 @@ impl Cluster {
         Err(KubeError::Refused { verb: "list", what, why })
     }
 
-    /// Deletes an object; returns whether it existed. With `uid`, another of the same name is kept.
+    /// Deletes an object and returns whether it existed. `uid` protects others of the same name.
     pub fn delete(
         &self,
         kind: Kind,
@@ -220,7 +221,7 @@ impl Cluster {
         }
     }
 
-    /// Retries until there is an answer or the time is over: servers restart, and may be busy.
+    /// Retries until there is an answer or a timeout: servers restart, and may be busy.
     fn with_retries<T, F>(
         &self,
         verb: &'static str,
@@ -244,7 +245,7 @@ impl Cluster {
                         403 if !is_about_quota(&why) => {
                             return Err(KubeError::Forbidden { verb, what, why });
                         }
-                        // An earlier attempt may have created it, and its answer was lost.
+                        // An earlier attempt, whose answer was lost, may have created it.
                         409 if creates && again => {
                             let why = format!("{why}{LOST}");
                             return Err(KubeError::Refused { verb, what, why });

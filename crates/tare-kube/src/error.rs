@@ -8,7 +8,7 @@ pub enum KubeError {
     /// No answer, or not in time.
     #[error("{0}")]
     Unreachable(String),
-    /// The user lacks the right.
+    /// The user lacks the permission.
     #[error("not allowed to {verb} {what}: {why}")]
     Forbidden { verb: &'static str, what: String, why: String },
     /// Rejected by the cluster: a quota, an admission webhook, an invalid field.

@@ -19,20 +19,20 @@ pub struct Exec {
     pub pod: String,
     pub container: String,
     pub argv: Vec<String>,
-    /// Its standard input is not closed at the end: it knows how much to read.
+    /// The program knows how much to read, so its standard input is left open.
     pub ends_itself: bool,
 }
 
 /// Size of the buffer of each stream, in bytes.
 const BUFFER: usize = 64 << 10;
 const MEMORY_MAX: u64 = 512 << 20;
-/// Timeout for its start.
+/// Timeout for the start of the program.
 const BEGINS_WITHIN: Duration = Duration::from_secs(20);
-/// Timeout for its remaining output, once its standard input has ended.
+/// Timeout for the program's remaining output, once its standard input has ended.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 const JOINS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Runs it to its end, and returns its exit status.
+/// Runs the program to its end, and returns its exit status.
 pub fn run(exec: &Exec) -> Result<i32, KubeError> {
     // The other end can make this process queue pongs without end. This limit ends the stream first.
     let limit = Rlimit { current: Some(MEMORY_MAX), maximum: Some(MEMORY_MAX) };

@@ -20,12 +20,12 @@ macro_rules! kinds {
                 match self { $(Self::$name => $version,)* }
             }
 
-            /// As RBAC rules name it.
+            /// The plural name, as in RBAC rules.
             pub fn plural(self) -> &'static str {
                 match self { $(Self::$name => $plural,)* }
             }
 
-            /// Whether it belongs to a namespace rather than the whole cluster.
+            /// Whether such objects belong to a namespace rather than the whole cluster.
             pub fn is_namespaced(self) -> bool {
                 match self { $(Self::$name => $within,)* }
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A context of a kubeconfig; each is kubectl's default if left out.
+/// A context and its kubeconfig; kubectl's default is used for a missing one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClusterSelector {
     #[serde(default, skip_serializing_if = "Option::is_none")]

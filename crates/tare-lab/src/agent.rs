@@ -33,12 +33,12 @@ pub struct Agent {
     who: String,
     pub hello: Hello,
     next: AtomicU64,
-    /// Queue of the writing thread, as the agent may not read. `None` once ended.
+    /// Queue of the writing thread: an agent that does not read blocks only it. `None` once ended.
     to: Mutex<Option<Sender<String>>>,
     line: Arc<PendingRequests>,
     /// The command that runs the agent.
     command: Mutex<Option<Running>>,
-    /// It answered late or wrongly, and is sent no further requests.
+    /// The agent answered late or wrongly, and is sent no further requests.
     silent: AtomicBool,
     /// When raised, requests in progress are cancelled.
     halt: Halt,
@@ -71,8 +71,9 @@ struct PendingRequests {
 struct Waiting {
     greeting: Option<SyncSender<(u32, Hello)>>,
     by_id: BTreeMap<u64, SyncSender<Answer>>,
-    /// The stream has ended; `fault` is the reason, if the agent is at fault.
+    /// The stream has ended.
     has_ended: bool,
+    /// Why the stream has ended, if the agent is at fault.
     fault: Option<String>,
 }
 
@@ -126,7 +127,7 @@ const STRAYS_MAX: usize = 1000;
 const EVENTS_A_LAUNCH: u64 = 200;
 const EVENT_CHARS_MAX: usize = 2000;
 
-/// A failure as an agent reports it: only tare concludes, and only its user interrupts it.
+/// Converts an agent's failure: verdicts and interruptions are tare's own, not an agent's.
 fn blamed_by_agent(failure: Failure) -> Failure {
     let fault = match failure.fault {
         Fault::Usage | Fault::Environment | Fault::Target | Fault::Bug => failure.fault,
@@ -135,7 +136,7 @@ fn blamed_by_agent(failure: Failure) -> Failure {
     Failure { fault, text: indented(&failure.text) }
 }
 
-/// Longest reason for a failed request, with a server's last lines.
+/// Longest reason for a failed request; it may contain a server's last lines.
 const FAILURE_CHARS_MAX: usize = 8000;
 /// Keep-alive interval: an agent that hears nothing for longer may assume that tare is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
@@ -312,7 +313,7 @@ impl Agent {
         }
     }
 
-    /// The first process of its command, on this machine.
+    /// The pid, on this machine, of the command that runs the agent.
     pub fn pid(&self) -> Option<u32> {
         self.command().as_ref().map(Running::id)
     }
@@ -354,7 +355,7 @@ impl Agent {
         self.environment(format!("the place is gone: {}", fate.unwrap_or(words)))
     }
 
-    /// Describes how its command ended.
+    /// Describes how the agent's command ended.
     fn last_words(&self) -> String {
         let mut command = self.command();
         let Some(running) = &mut *command else { return "its stream ended".into() };
@@ -505,8 +506,8 @@ impl Listener {
     }
 }
 
-/// Indents a failure's lines after the first, a server's last output, so that none can be mistaken
-/// for a line of tare's.
+/// Indents a failure's lines after the first, so that a server's output in it cannot be mistaken
+/// for tare's.
 fn indented(text: &str) -> String {
     let cut: String = text.chars().take(FAILURE_CHARS_MAX).collect();
     let lines: Vec<String> =

@@ -44,7 +44,7 @@ use crate::meters::{Footprint, Meter, MeterReading, Quiet, Reading, until_quiet}
 use crate::network::peers;
 use tare_model::{Failure, Fault};
 
-/// Defines the numbers of what an executor holds.
+/// Defines ID types for the servers, meters and loads of an executor.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
@@ -128,7 +128,7 @@ pub struct ExecutorPlan {
     pub events: Sender<Event>,
     /// Records started processes; `None` for agents in a place that ends with them.
     pub journal: Option<Entries>,
-    /// The group of the container that it runs in, which meters the servers there.
+    /// Control group of the container that the executor runs in, to meter the servers there.
     pub own_group: Option<Group>,
     /// Whether it ends all that servers leave behind: this process has no other children.
     pub ends_orphans: bool,
@@ -139,7 +139,7 @@ pub struct Executor {
     servers: Registry<ServerId, LocalServer>,
     meters: Registry<MeterId, AttachedMeter>,
     loads: Registry<LoadId, Load>,
-    /// Connections of all open loads.
+    /// Number of connections of all open loads.
     connections: Arc<AtomicU32>,
     /// Workers kept for the next load.
     idle: Mutex<Vec<Session>>,
@@ -160,7 +160,7 @@ struct Load {
     _connections: Connections,
 }
 
-/// Connections of a load, counted while it is open.
+/// A load's share of the number of open connections; subtracted when dropped.
 struct Connections {
     own: u32,
     all: Arc<AtomicU32>,
@@ -202,7 +202,7 @@ pub enum Target {
     },
 }
 
-/// How load is made, and what opening its connections was like.
+/// How load is made, and measurements from opening its connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
@@ -227,7 +227,7 @@ impl Observer for Intervals<'_> {
     fn interval(&mut self, progress: Progress<'_>) {
         if self.kept.len() < INTERVALS_MAX {
             let mut interval = Measured::from_tally(self.plan, progress.interval);
-            // A time series shows no other latency.
+            // A time series shows only the headline latency.
             interval.latencies.retain(|(series, _)| *series == Series::Headline);
             self.kept.push(interval);
         }
@@ -384,7 +384,7 @@ impl Executor {
         Ok(peers::connected_to(port))
     }
 
-    /// Opens a meter. If one is open for the target, it looks for the processes again.
+    /// Opens a meter. If the target has an open one, that meter looks for the processes again.
     pub(crate) fn attach(&self, target: Target) -> Answer<MeterId> {
         let meter = match &target {
             Target::Server(server) => {
@@ -420,7 +420,7 @@ impl Executor {
         Ok(locked(&*self.meters.get(meter)?).meter.pids().to_vec())
     }
 
-    /// Waits until these are idle; returns whether they are.
+    /// Waits until the targets of these meters are idle; returns whether they are.
     pub(crate) fn quiesce(&self, meters: Vec<MeterId>, quiet: Quiet) -> Answer<bool> {
         let meters = self.several(&meters)?;
         let used = || meters.iter().filter_map(|meter| locked(meter).meter.cpu_ns()).sum();
@@ -542,7 +542,7 @@ impl Executor {
     /// Adds to an error how often the kernel killed processes for lack of memory.
     fn with_memory(&self, error: Failure) -> Failure {
         match error.fault {
-            // Goes behind the first line: the lines below are the server's own output.
+            // Added after the first line, because the lines below are the server's own output.
             Fault::Environment | Fault::Target => error.map(|text| {
                 let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
                 format!("{first}{}{rest}", self.out_of_memory())
@@ -572,7 +572,7 @@ impl Executor {
 
 /// Longest wait between checks of the stop flag.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
-/// More readings than any stretch needs.
+/// Limit of readings in one request; no stretch needs so many.
 const SAMPLES_MAX: u32 = 100_000;
 
 fn sleep(time: DurationNs) {

@@ -110,7 +110,7 @@ pub fn shared_name(spec: &FilterSpec, folder: &Path) -> Option<String> {
     spec.filter.is_controlled().then(|| format!("{lab}-{own}"))
 }
 
-/// Plans its controller, which creates that memory.
+/// Plans the process that controls a filter; it creates the shared memory named `shared`.
 pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionSpec, Failure> {
     let program = own_program().display().to_string();
     let name = spec.filter.name();

@@ -34,12 +34,13 @@ pub struct Halt {
 #[derive(Debug, Default)]
 struct Signal {
     flag: Arc<AtomicBool>,
-    /// Only the first reason is kept. `None` with the flag set means the user.
+    /// The first reason; later ones are ignored. `None` with the flag set means that the user
+    /// stopped the run.
     reason: Mutex<Option<HaltReason>>,
     ignores_ends: AtomicBool,
-    /// The name of what ended by itself.
+    /// The name of the server or place that ended by itself.
     ended: Mutex<Option<String>>,
-    /// Returns whether the user asked tare to stop, whatever else set the flag.
+    /// Returns whether the user asked tare to stop, even if something else set the flag too.
     by_user: Option<fn() -> bool>,
 }
 
@@ -126,7 +127,7 @@ impl Halt {
         })
     }
 
-    /// Returns the name of what ended by itself, if that raised the flag.
+    /// Returns the name of the server or place whose end raised the flag, if one did.
     pub fn ended(&self) -> Option<String> {
         self.signal.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -111,7 +111,7 @@ impl Header {
         Namespace::ALL.into_iter().filter(differs).collect()
     }
 
-    /// Whether a process may be in that namespace, or a name keeps it.
+    /// Whether the namespace may still exist: a process is in it, or `ip netns` has named it.
     fn may_be_there(&self, kind: &Namespace, here: &Self) -> bool {
         if *kind == Namespace::Pid && here.pid_namespace != FIRST_PID_NAMESPACE {
             // Only the first namespace sees the processes of all others.
@@ -151,7 +151,7 @@ struct Inner {
 
 /// Limit of journals that one process has at a time.
 const JOURNALS_MAX: u32 = 1000;
-/// A line is about 100 bytes: this is some 600,000 launches.
+/// Limit of a journal: some 600,000 lines of about 100 bytes.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
@@ -161,7 +161,7 @@ impl Journal {
         let folder = Folder::make(folder).map_err(unusable)?;
         let pid = std::process::id();
         let started = Stat::read(pid).map_or(0, |stat| stat.started_ticks);
-        // A process may have several, one after another or at once.
+        // A process may have several journals, one after another or at once.
         for n in 0..JOURNALS_MAX {
             let name = OsString::from(format!("{PREFIX}{pid}-{started}-{n}.journal"));
             match folder.create(&name) {
@@ -244,8 +244,8 @@ impl Entries {
 impl Inner {
     fn append(&mut self, line: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(line).unwrap_or_default() + "\n";
-        // It is in the page cache and outlives this process. Only a crash of the machine loses it,
-        // which ends most of what it lists, too.
+        // The line is in the page cache, so it outlives this process. Only a crash of the machine
+        // loses it, and that also ends most of what the journal lists.
         self.file.write_all(line.as_bytes()).map_err(|error| {
             Failure::file("write the journal", &self.folder.path().join(&self.name), error)
         })

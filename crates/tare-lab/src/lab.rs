@@ -62,8 +62,9 @@ pub struct LabPlan<'a> {
     /// Where journals are kept.
     pub state: &'a Path,
     pub servers: Vec<Deployment>,
-    /// CPUs of the servers, and of the load; empty means any.
+    /// CPUs of the servers; empty means any.
     pub cpus: Vec<usize>,
+    /// CPUs of the load; empty means any.
     pub load_cpus: Vec<usize>,
     /// Connections that load will open to each server.
     pub connections: u32,
@@ -120,8 +121,8 @@ impl Deployment {
         self.clients.single() == Some(&ClientSpec::SameAsServer)
     }
 
-    /// Returns whether clients of the part behind the first `hops` hops are in another place than
-    /// the host.
+    /// Returns whether the part behind the first `hops` hops has clients in places other than the
+    /// host.
     pub(crate) fn is_asked_from_elsewhere(&self, hops: usize) -> bool {
         let mut before = all_hops(&self.layers).into_iter().take(hops);
         match before.rfind(|hop| hop.stand == HopPosition::Between) {
@@ -133,7 +134,7 @@ impl Deployment {
         }
     }
 
-    /// Returns whether its parts meet on tare's own network.
+    /// Returns whether its server, hops and clients need tare's own network.
     fn needs_network(&self) -> bool {
         let hops = self.layers.iter().filter_map(|layer| layer.facts().place());
         let on_bridge = hops.chain(self.clients.places()).any(PlaceSpec::is_on_bridge);
@@ -150,13 +151,13 @@ impl Deployment {
     }
 }
 
-/// Starts servers, and removes all that this created. Servers must be dropped before it.
+/// Starts servers, and removes everything that it created. Servers must be dropped before the lab.
 #[derive(Debug)]
 pub struct Lab {
     slots: Vec<VariantSlot>,
     network: Option<Network>,
     clusters: Clusters,
-    /// The last round in which all servers' places, and all clients' places, began to start.
+    /// The last round in which the places of each `Side` began to start.
     begun: [Option<u32>; 2],
     exclusive: bool,
     folder: PathBuf,
@@ -486,7 +487,7 @@ impl World for Lab {
             return Ok(None);
         }
         let who = slot.placed.name.clone();
-        // The start of a hop's place does not count as part of the server's start, either.
+        // The start of a hop's place does not count as part of the server's start.
         let mut stood_on = resources(&self.journal, &self.network, &self.clusters, &self.halt);
         let placed = slot.start_hop_places(round, &mut stood_on);
         placed.map_err(|error| error.named(&who))?;
@@ -625,7 +626,7 @@ impl World for Lab {
         self.slots[variant.0].instances_of_parts().for_each(PlaceInstance::tear_down);
     }
 
-    /// Leaves out places of hops: everything that runs there is the hop's own.
+    /// Leaves out the places of hops: everything that runs there counts as part of the hop.
     fn cpu_of_places(&self) -> u64 {
         let of = |slot: &VariantSlot| -> u64 {
             let clients = slot.clients.iter().filter_map(ClientSeat::instance);
@@ -638,7 +639,7 @@ impl World for Lab {
     fn end_orphans(&self) {
         let all = self.slots.iter().flat_map(VariantSlot::instances);
         let up: Vec<&PlaceInstance> = all.filter(|instance| instance.agent().is_some()).collect();
-        // Only its control group distinguishes a container engine's helper from an orphan.
+        // A container engine's helper differs from an orphan only by its control group.
         if up.iter().any(|instance| instance.has_helpers_unseen()) {
             return;
         }
@@ -648,7 +649,7 @@ impl World for Lab {
         for _ in 0..GENERATIONS_MAX {
             let mut orphans = processes::children(std::process::id());
             let spared = spared();
-            // Another user's process cannot be ended; it is tried once.
+            // A process of another user cannot be killed, so each process is tried only once.
             let is_left = |pid: &u32| {
                 self.inherited.contains(&identity(*pid)) || tried.contains(&identity(*pid))
             };
@@ -747,7 +748,7 @@ fn allow_traversal(folder: &Path) -> Result<(), Failure> {
     std::fs::set_permissions(folder, through).map_err(|e| Failure::file("open up", folder, e))
 }
 
-/// Merges two sets of CPUs; empty if either is left to the kernel.
+/// Merges two sets of CPUs. An empty set means any CPU, so the result is empty if either is.
 fn cpu_union(one: &[usize], other: &[usize]) -> Vec<usize> {
     if one.is_empty() || other.is_empty() {
         return Vec::new();

@@ -1,8 +1,8 @@
 //! One launch of one variant: its server and its layers' processes, wherever they run.
 //!
 //! A variant's settings and a [`context`] of the place go in; a [`Launched`] comes out: an address,
-//! hops (`hop`, [`companion`], and sidecars that a mesh `injected`) and a way to end them. How a
-//! process is started is a value, [`spec`]; [`certificates`] are made once per process.
+//! hops (`hop`), companion processes ([`companion`]), a mesh's sidecars (`injected`), and a way to
+//! end them. [`spec`] describes how to start a process; [`certificates`] are made once per process.
 
 pub mod certificates;
 pub mod companion;
@@ -42,7 +42,7 @@ pub struct Launched {
     started: Instant,
     /// How often its count was read.
     readings: AtomicU64,
-    /// The link that carries all its traffic.
+    /// The network link that carries all traffic of the server.
     link: Option<String>,
     pub(crate) entry: Option<Entry>,
     /// The proof that clients connected through `entry`.
@@ -76,7 +76,7 @@ pub struct Entry {
     /// The name of the software that answers there.
     pub name: &'static str,
     pub address: SocketAddr,
-    /// The host that clients request there.
+    /// The host that clients name in their requests to the entry.
     pub host: String,
     /// Meters of everything between the entry and the server.
     pub meters: Vec<MeterSource>,
@@ -113,7 +113,7 @@ impl Launched {
         self.hops.insert(0, hop);
     }
 
-    /// Returns where the next hop in front of all others forwards to.
+    /// Returns the target for a new hop in front of all others.
     pub fn entrance(&self) -> Upstream {
         let entered = self.hops.iter().find(|hop| !hop.intercepts);
         let of_server = || self.launch_spec.tls.then_some(CertificateKind::Server);

@@ -31,7 +31,7 @@ use crate::meters::probes::{Accounting, CpuTime, OF_PROCESSES};
 #[derive(Debug, Default)]
 pub struct Meter {
     processes: ProcessFiles,
-    /// Without CPU time, no counters are returned.
+    /// The probe for CPU time; without it, no counters are returned.
     cpu: Option<Box<dyn Probe>>,
     others: Vec<Box<dyn Probe>>,
 }
@@ -41,8 +41,8 @@ pub struct Meter {
 #[serde(deny_unknown_fields)]
 pub struct MeterReading {
     pub counters: Option<Counters>,
-    /// Nanoseconds on a CPU, and ready but waiting for one, for each thread that existed when its
-    /// counters were opened; zeros once it has ended.
+    /// For each thread that existed when the meter was made: nanoseconds on a CPU, and nanoseconds
+    /// ready but waiting for one. Both are 0 once the thread has ended.
     pub threads: Vec<[u64; 2]>,
 }
 
@@ -104,12 +104,13 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
-    /// They are idle when for this long …
+    /// Servers are idle when they used at most `cpu_ns` in a period of this length.
     pub time: DurationNs,
-    /// … they used no more CPU time than this.
+    /// The most CPU time that idle servers use in `time`.
     pub cpu_ns: u64,
-    /// Interval between checks, and the longest wait.
+    /// Interval between checks.
     pub look: DurationNs,
+    /// The longest wait.
     pub limit: DurationNs,
 }
 
@@ -137,8 +138,7 @@ pub fn until_quiet(
 }
 
 impl Meter {
-    /// Meters a server of this process. If both are in a container, CPU time is the whole
-    /// container's.
+    /// Meters a server of this process. With a `container`, CPU time is the whole container's.
     pub fn of_server(server: &LocalServer, container: Option<&Group>) -> Self {
         let Some(pid) = server.pid() else { return Self::default() };
         let mut meter = Self::new(server.cgroup(), pid);

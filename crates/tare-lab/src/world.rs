@@ -1,5 +1,5 @@
-//! The interface that a run needs: servers, what they use, load. [`crate::Lab`] implements it for
-//! this machine and those that it reaches; tests of the runner implement it with fakes.
+//! The interface that a run needs: servers, their resource use, and load. [`crate::Lab`]
+//! implements it for this machine and others in reach; tests of the runner use fakes.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub trait World {
     type Clients;
     type Load: MakeLoad<Clients = Self::Clients>;
 
-    /// Ends a variant's place if it is up, so that the next start is not timed with its end.
+    /// Ends a variant's place if it is up, so that the next start is timed without this.
     fn tear_down_place(&mut self, variant: VariantId);
 
     /// Starts a variant's server in its place; `None` if the user runs it.
@@ -182,20 +182,21 @@ pub trait Meter {
 pub struct LaunchUsage {
     /// `None` if one of the parts cannot be read.
     pub usage: Option<Usage>,
-    /// Nanoseconds on a CPU, and ready but waiting for one, for each thread; empty if the server's
-    /// threads cannot be read.
+    /// For each thread, nanoseconds on a CPU, and nanoseconds ready but waiting for one. Empty if
+    /// the server's threads cannot be read.
     pub threads: Vec<[u64; 2]>,
 }
 
 /// How load is made on a lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadSource {
-    /// Its interface to the kernel; `note` says why it is not another.
+    /// Its interface to the kernel; `note` says why no other was chosen.
     pub reactor: String,
     pub note: Option<String>,
     pub polls: bool,
-    /// Clients that make it together, and the largest error of their estimated clock offsets.
+    /// Number of clients that make the load together.
     pub clients: usize,
+    /// Largest error of the clients' estimated clock offsets.
     pub clock_error: DurationNs,
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// SHA-256 of bodies with the expected status, and how many had each.
+/// Counts of replies with the expected status, by the SHA-256 of their bodies.
 #[derive(Debug, Default)]
 pub struct Bodies {
     seen: BTreeMap<[u8; 32], u64>,

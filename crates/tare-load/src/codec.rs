@@ -1,6 +1,6 @@
 //! Translation between requests and the bytes of connections: each protocol is a [`Codec`].
 //!
-//! A new one is a file in [`protocol`](crate::protocol), and a line in [`AnyCodec`] and
+//! A new protocol needs a file in [`protocol`](crate::protocol), and a line in [`AnyCodec`] and
 //! [`Prepared`]. The engine does the timing, counting, opening and closing; a codec knows what
 //! bytes mean, and nothing about sockets or clocks.
 
@@ -37,8 +37,9 @@ pub trait Codec {
         false
     }
 
-    /// Called when a connection in this slot is established; the state of the slot's last one is
-    /// dropped. `alpn` is what TLS negotiated. Bytes that the protocol sends first go to `out`.
+    /// Called when a connection in this slot is established; the state of the slot's previous
+    /// connection is dropped. `alpn` is what TLS negotiated. Bytes that the protocol sends first go
+    /// to `out`.
     fn established(
         &mut self,
         slot: u32,
@@ -49,7 +50,8 @@ pub trait Codec {
     /// Whether the connection takes requests. Called when it is established and after each read.
     fn room(&self, slot: u32) -> Room;
 
-    /// Encodes a request: adds to `out` what is sent before its bytes, or instead of them.
+    /// Encodes a request. `out` gets the bytes that are sent before [`Encoded::bytes`], or the
+    /// whole request ([`RequestBytes::Added`]).
     fn encode(&mut self, slot: u32, request: Request<'_>, out: &mut Vec<u8>) -> Encoded;
 
     /// Called when everything has been sent: adds at most about `room` bytes of waiting bodies to
@@ -96,18 +98,19 @@ pub trait Codec {
 /// Whether a connection takes more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// This many at once, those under way included.
+    /// Carries up to this many requests at once, including those under way.
     Ready(u32),
-    /// Not now; the server will say when.
+    /// Takes no request until the server allows more.
     Blocked,
-    /// No more: it closes after those that it carries.
+    /// Takes no more requests, and closes after those under way.
     Draining,
 }
 
 /// A request as its source gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// With several requests in the same bytes, the first; the others follow on the connection.
+    /// The request's flight. If the bytes hold several requests, this is the first one's, and the
+    /// flights of the others follow on the connection.
     pub flight: FlightId,
     pub asked: NextRequest,
     /// Bytes that a script wrote; otherwise empty.
@@ -127,12 +130,12 @@ pub struct Encoded {
 /// Source of a request's bytes, which are sent after what the codec has added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestBytes {
-    /// In [`Codec::kept`]. Long ones are sent in pieces, between which the codec must send nothing;
-    /// a codec that has to uses [`Codec::pour`] for bodies instead.
+    /// A range of [`Codec::kept`]. A long range is sent in pieces, and the codec must send nothing
+    /// between them; if it has to, it uses [`Codec::pour`] for bodies instead.
     Kept(Range<usize>),
     /// In [`Request::written`].
     Written,
-    /// The codec has added all of them.
+    /// The codec has added all bytes of the request to its output.
     Added,
 }
 
@@ -140,9 +143,9 @@ pub enum RequestBytes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
     Replied(FlightId, Reply),
-    /// The server gave up on this one; the connection goes on.
+    /// The server gave up on this request; the connection stays open.
     Lost(FlightId, ReplyDefect),
-    /// The server certainly did not process this one: it can be sent again.
+    /// The server certainly did not process this request, so it can be sent again.
     Refused(FlightId),
 }
 
@@ -182,7 +185,7 @@ impl Prepared {
 pub enum AnyCodec {
     Http1(Http1),
     Messages(MessageCodec),
-    /// A codec from outside this crate: the tests have one.
+    /// A codec from outside this crate, such as one in the tests.
     Other(Box<dyn Codec>),
 }
 

@@ -51,9 +51,10 @@ pub struct EngineConfig {
     pub sockets: SocketOptions,
     /// Source addresses, used in turn; empty leaves the choice to the kernel.
     pub bind: Vec<IpAddr>,
-    /// Kept connections; with a new connection for each request, requests at a time.
+    /// Number of kept connections or, with a new connection for each request, of concurrent
+    /// requests.
     pub connections: u32,
-    /// Open loop: most connections, if all are busy.
+    /// Open loop: limit up to which connections are added while all are busy.
     pub max_connections: u32,
     pub lifetime: Lifetime,
     pub tls: Option<TlsClient>,
@@ -88,7 +89,7 @@ impl Lifetime {
     }
 }
 
-/// How to wait: precise wake-ups against their cost.
+/// How to wait: more precise wake-ups cost more CPU time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaitPolicy {
@@ -116,7 +117,8 @@ pub struct Stretch {
     pub requests: Option<u64>,
     /// Tallies are handed over this often; the window is the sum of its intervals.
     pub interval: DurationNs,
-    /// Hand over each interval as it ends; if false, only a mark of time and replies is kept.
+    /// Hand over each interval's tally as it ends; if false, only the time and the number of
+    /// replies are kept.
     #[serde(default)]
     pub hands_over: bool,
     /// With [`Edges::Replies`] the window opens and closes with the first reply after its time. It
@@ -232,8 +234,9 @@ const INTERRUPTED_DRAIN: DurationNs = DurationNs::from_secs(1);
 /// Activity of an engine since it was created, ramps and drains included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
-    /// Requests handed to the kernel, and whole replies.
+    /// Requests handed to the kernel.
     pub sent: u64,
+    /// Whole replies.
     pub answered: u64,
     pub closed_by_server: u64,
     /// Segments with data received on connections still open at the end, if the reactor knows.
@@ -255,7 +258,8 @@ impl EngineConfig {
 }
 
 impl Engine {
-    /// The codec must have [`EngineConfig::slots`], and capture what the source wants.
+    /// The codec must have room for [`EngineConfig::slots`] connections, and capture what the
+    /// source wants.
     pub fn new(config: EngineConfig, codec: AnyCodec, source: AnySource, pacer: Pacer) -> Self {
         let slots = config.slots(&pacer);
         let mut engine = Self {
@@ -312,7 +316,7 @@ impl Engine {
         self.connections.len() as u32
     }
 
-    /// Whether there is one message at a time, and nothing else to wait for.
+    /// Whether at most one message is under way, and only its reply must be waited for.
     pub fn exchanges_one_message(&self) -> bool {
         self.slots() == 1 && !self.pacer.is_open_loop() && self.config.messages().is_some()
     }
@@ -361,7 +365,7 @@ impl Engine {
         &self.life
     }
 
-    /// Returns its life after its connections have ended.
+    /// Returns the engine's [`Life`] after its connections have ended.
     pub fn ended_life(&self) -> Life {
         let kept = self.config.lifetime == Lifetime::Kept;
         let connections = self.connections.iter().filter(|_| kept);
@@ -467,7 +471,7 @@ impl Engine {
             let exhausted = self.budget == 0 && self.under_way() == 0;
             if self.is_edge(until, now) || exhausted || self.stop_asked {
                 // A closed loop has counted all replies until now, so its window ends now; an open
-                // loop owes what its schedule holds up to `until`.
+                // loop counts all requests due by `until`, so its window ends then.
                 let end = if self.pacer.is_open_loop() { until.min(now) } else { now };
                 self.close_window(end, now);
                 sink.window_closed(io.idle());
@@ -486,13 +490,13 @@ impl Engine {
         }
     }
 
-    /// Whether an edge of the window, planned for `until`, is now.
+    /// Whether the edge of the window that is planned for `until` has been reached.
     fn is_edge(&self, until: Instant, now: Instant) -> bool {
         now >= until && (self.replied || now >= self.edge_limit(until))
     }
 
-    /// Latest time of an edge that waits for a reply. A server's stall is thus inside the window;
-    /// in the drain it would not count.
+    /// Returns the latest time of an edge that waits for a reply. Waiting keeps a server's stall
+    /// inside the window; in the drain it would not count.
     fn edge_limit(&self, until: Instant) -> Instant {
         let on_replies = self.stretch.edges == Edges::Replies && !self.pacer.is_open_loop();
         if on_replies { until + self.config.timeout } else { until }
@@ -534,7 +538,7 @@ impl Engine {
         self.phase = Phase::Drain { until: now + self.config.timeout };
     }
 
-    /// Starts every request that is due and has a connection to go on.
+    /// Starts every request that is due and for which a connection is available.
     fn start_due<R: Reactor>(&mut self, io: &mut R, now: Instant) {
         while let Some(Reverse((until, slot))) = self.resting.peek().copied()
             && until <= now
@@ -569,7 +573,7 @@ impl Engine {
             self.budget -= 1;
             self.start_flight(io, slot, PendingRequest::first_attempt(due), now);
             started += 1;
-            // Starting many takes time, and no sent time may be much too early.
+            // Starting many requests takes time; with an old `now`, sent times would be too early.
             if started.is_multiple_of(STARTS_A_CLOCK_READING) {
                 now = io.now();
             }

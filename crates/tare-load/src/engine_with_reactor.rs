@@ -16,7 +16,7 @@ use crate::tally::{Series, Tally};
 pub(crate) struct Exchange {
     engine: Engine,
     io: Io,
-    /// Why io_uring is not used, if it is the default.
+    /// The reason, if io_uring is the default but another reactor is used.
     pub note: Option<String>,
 }
 
@@ -72,7 +72,8 @@ impl Io {
 }
 
 impl Exchange {
-    /// Opens the engine's kept connections, and returns the tally of that; if none opens, an error.
+    /// Opens the engine's kept connections, and returns the tally of opening them. Fails if none
+    /// opens.
     pub fn open(
         engine: Engine,
         wanted: Option<ReactorKind>,
@@ -95,7 +96,7 @@ impl Exchange {
         self.engine.series()
     }
 
-    /// Returns what was counted; the engine goes on with `spare`.
+    /// Returns the tally so far; the engine goes on counting in `spare`.
     pub fn exchange_tally(&mut self, spare: Box<Tally>) -> Box<Tally> {
         self.engine.exchange_tally(spare)
     }
@@ -145,7 +146,7 @@ impl Exchange {
     }
 }
 
-/// Opens the engine's kept connections; if none opens, an error.
+/// Opens the engine's kept connections; fails if none opens.
 fn open<R: Reactor>(
     engine: &mut Engine,
     io: &mut R,
@@ -189,7 +190,7 @@ fn turn_until_finished<R: Reactor>(
     }
 }
 
-/// Longest wait, so that a stop is noticed.
+/// Longest single wait, so that a request to stop is noticed in time.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
 
 fn settle<R: Reactor>(

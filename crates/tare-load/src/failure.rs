@@ -86,7 +86,7 @@ impl RequestFailure {
     }
 }
 
-/// Protocol mismatches, seen in the TLS handshake or in the first bytes received.
+// Texts of protocol mismatches, which show in the TLS handshake or in the first bytes received.
 pub const ONLY_HTTP2: &str = "the server speaks HTTP/2, tare HTTP/1.1";
 pub const ONLY_TLS: &str = "the server speaks TLS: its URL begins with https://";
 pub const NO_TLS: &str = "the server does not speak TLS: its URL begins with http://";

@@ -46,7 +46,7 @@ impl Histogram {
         self.sum_ns += u128::from(ns) * u128::from(n);
     }
 
-    /// Empties it and keeps its memory.
+    /// Removes all values, but keeps the memory.
     pub fn clear(&mut self) {
         if self.count > 0
             && let Some(hdr) = &mut self.hdr
@@ -59,7 +59,7 @@ impl Histogram {
     pub fn merge(&mut self, other: &Self) {
         let Some(theirs) = other.hdr.as_deref().filter(|_| other.count > 0) else { return };
         let mine = self.hdr.get_or_insert_with(new_hdr);
-        // Fails only if the other's range is larger, and all have the same.
+        // Fails only if the other's range is larger, and all histograms have the same.
         let added = mine.add(theirs);
         assert!(added.is_ok(), "histograms of one range: {added:?}");
         self.min_ns = if self.count == 0 { other.min_ns } else { self.min_ns.min(other.min_ns) };
@@ -80,7 +80,7 @@ impl Histogram {
         DurationNs::from_ns(self.max_ns)
     }
 
-    /// Exact, not from buckets.
+    /// Returns the exact mean, computed from the sum and not from the buckets.
     pub fn mean(&self) -> DurationNs {
         DurationNs::from_ns(self.sum_ns.checked_div(u128::from(self.count)).unwrap_or(0) as u64)
     }
@@ -123,7 +123,7 @@ impl Histogram {
         self.hdr.as_deref().filter(|_| self.count > 0)
     }
 
-    /// Converts to counted values, which are smaller.
+    /// Converts the histogram to counted values, which take less space.
     pub fn distribution(&self) -> Distribution {
         let counts = self.recorded().map(|(value, n)| (value.as_ns(), n)).collect();
         Distribution::new(counts, self.sum_ns)

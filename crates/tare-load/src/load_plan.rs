@@ -57,7 +57,7 @@ pub struct Part {
 impl Part {
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 
-    /// This client's part of a number that all of them share.
+    /// Returns this client's part of a total of all clients.
     fn share(self, total: u64) -> u64 {
         share(total, self.index, self.of)
     }
@@ -172,7 +172,7 @@ fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) ->
             let spacing = if plan.poisson {
                 Spacing::Poisson(Random::stream(plan.seed, "arrivals", u64::from(nth)))
             } else {
-                // Half an interval late, so that short windows have not one too many or too few.
+                // Starts half an interval late, so that short windows are not one request off.
                 Spacing::Even { phase: (f64::from(nth) + 0.5) / f64::from(all) }
             };
             Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(all), spacing))
@@ -248,7 +248,7 @@ mod tests {
         let requests =
             |part: &LoadPlan| (0..2).map(|w| part.part.worker_share(21, w, 2)).sum::<u64>();
         assert_eq!(parts.iter().map(requests).sum::<u64>(), 21);
-        // Together they are due when those of one client would be: every millisecond.
+        // Together, the clients' requests are due as a single client's would be: every millisecond.
         let start = tare_io::Instant::from_ns(0);
         let mut due: Vec<u64> = workers
             .into_iter()

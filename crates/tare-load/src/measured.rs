@@ -52,7 +52,7 @@ impl TryFrom<UncheckedMeasured> for Measured {
             *kind = plain::short(kind, KIND_CHARS_MAX);
             *first = plain::short(first, ERROR_CHARS_MAX);
         }
-        // One client cannot know of others.
+        // A single client has no data about others.
         counts.together = None;
         Ok(Self { began, counts, latencies, marks })
     }
@@ -71,7 +71,8 @@ impl Measured {
         measured.marks = marks_alongside(&marks);
         let counts = &mut measured.counts;
         let sum = |of: fn(&WorkerReport) -> u64| workers.iter().map(of).sum::<u64>();
-        // Over whole stretches: a loss is noticed only after its timeout, often outside the window.
+        // Losses are counted over whole stretches: a loss is noticed only after its timeout, often
+        // outside the window.
         if let Endpoint::Udp(_) = plan.engine.endpoint {
             counts.lost = sum(|worker| worker.sent).saturating_sub(counts.answered);
         }
@@ -139,7 +140,7 @@ impl Measured {
         }
     }
 
-    /// Merges what clients measured that made one load together; `None` if there are none.
+    /// Merges the results of clients that made one load together; `None` if there are no clients.
     pub fn alongside(parts: Vec<Self>) -> Option<Self> {
         let counts: Vec<Counts> = parts.iter().map(|part| part.counts.clone()).collect();
         let mut all = Counts::merge_concurrent(&counts)?;
@@ -159,7 +160,7 @@ impl Measured {
         Some(Self { began, counts: all, latencies, marks })
     }
 
-    /// Converts it to the tally of one stretch of load from `start`.
+    /// Converts the measurements to the tally of one stretch of load that began at `start`.
     pub fn tally(&self, start: Instant) -> Tally {
         let counts = &self.counts;
         let end = start + DurationNs::from_ns(counts.window_ns);
@@ -183,7 +184,8 @@ impl Measured {
     }
 }
 
-/// Adds up the replies by the end of each interval; all have the same intervals.
+/// Adds up, for the end of each interval, the replies so far; the intervals are the same in all
+/// lists.
 fn marks_alongside(all: &[&[(u64, u64)]]) -> Vec<(u64, u64)> {
     let n = all.iter().map(|marks| marks.len()).min().unwrap_or(0);
     let at = |index: usize| {

@@ -148,12 +148,12 @@ impl RateProfile {
         Self { stages }.checked(text.to_owned())
     }
 
-    /// Empty for a rate without end.
+    /// The stages of the profile; empty if its rate has no end.
     pub fn stages(&self) -> &[Stage] {
         if self.duration().is_some() { &self.stages } else { &[] }
     }
 
-    /// `None` for a rate without end.
+    /// The length of the profile; `None` if its rate has no end.
     pub fn duration(&self) -> Option<DurationNs> {
         let total: f64 = self.stages.iter().map(|stage| stage.duration_s).sum();
         total.is_finite().then(|| DurationNs::from_secs_f64(total))

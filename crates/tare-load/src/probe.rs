@@ -48,7 +48,7 @@ impl Prober {
         std::mem::take(&mut self.sent)
     }
 
-    /// Probes a server. The inner error is the reason if no two whole replies arrived.
+    /// Probes a server. The inner error says why fewer than two whole replies arrived.
     pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let seen: Arc<Mutex<Vec<ProbedReply>>> = Arc::default();
         if !load.engine.protocol.is_served() {
@@ -81,7 +81,8 @@ impl Prober {
             content_encoding: first.content_encoding.clone(),
             body_start: first.body_start.clone(),
             first_difference: None,
-            // One was opened before; opening another means that the first served only one request.
+            // One connection was opened before the slice; if another was opened, the first served
+            // only one request.
             connection_kept,
             reply_segments,
             tls: life.tls,
@@ -90,7 +91,7 @@ impl Prober {
 }
 
 impl Prober {
-    /// Sends two requests on a new connection. The inner error is why there is none.
+    /// Sends two requests on a new connection. The inner error says why it could not be opened.
     fn two_answers(&mut self, plan: &LoadPlan) -> Result<Result<Tally, String>, LoadError> {
         match self.session.open(&[plan], Sampling::None, &mut NoObserver) {
             Ok(_) => {
@@ -102,7 +103,7 @@ impl Prober {
         }
     }
 
-    /// Exchanges two messages, which an endpoint answers whatever the load's protocol is.
+    /// Exchanges two messages, which an endpoint answers for a load of any protocol.
     fn echo(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let bytes = match load.engine.protocol {
             Protocol::Messages { request_bytes, .. } => request_bytes,
@@ -158,7 +159,7 @@ fn two_requests(load: &LoadPlan) -> LoadPlan {
         stretch: Stretch { window: TIMEOUT, requests: Some(2), ..Stretch::NONE },
         workers: 1,
         cpus: Vec::new(),
-        // The only reactor that can count a connection's segments.
+        // Only this reactor can count a connection's segments.
         reactor: Some(ReactorKind::Epoll),
         seed: load.seed,
         part: Part::WHOLE,

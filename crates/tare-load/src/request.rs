@@ -31,7 +31,7 @@ pub struct RequestParts {
 #[serde(rename_all = "snake_case")]
 pub enum Requests {
     Parts(Arc<RequestParts>),
-    /// Those of the protocol: messages, a stream, calls.
+    /// Requests that the protocol itself defines: messages, a stream or calls.
     OfProtocol,
     /// Whole HTTP/1.1 requests that a script wrote; each element holds `requests` of them. Empty if
     /// the script writes new ones each time.
@@ -67,7 +67,7 @@ impl Requests {
         self.len() == 0
     }
 
-    /// The method of all of them; empty if unknown.
+    /// The method of all requests; empty if unknown.
     pub fn method(&self) -> &str {
         match self {
             Self::Parts(parts) => &parts.method,
@@ -89,7 +89,7 @@ impl Requests {
     }
 }
 
-/// Why a part is invalid in a request.
+/// Why a part of a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("method '{}' has a character that is not allowed in a method", .0.escape_debug())]

@@ -17,9 +17,9 @@ use crate::tls::{Pem, TlsClient, TlsOptions};
 use crate::{EngineConfig, Lifetime, LoadPlan, Part, Stretch, WaitPolicy};
 
 /// How workers wait by default. A reply is processed when it arrives: waiting for others would add
-/// think time, and requests sent together would change what they cost the server.
-/// Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would count as
-/// the server's latency. Above 1,000/s per worker, spinning keeps a CPU busy.
+/// think time, and sending requests together would change their cost to the server. Workers spin
+/// before a request is due: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail,
+/// and would count as the server's latency. Above 1,000/s per worker, spinning keeps a CPU busy.
 pub const WAIT: WaitPolicy = WaitPolicy {
     batch_max: 1,
     linger: DurationNs::ZERO,
@@ -123,7 +123,7 @@ pub fn check(load: &Load, url: &Url) -> Result<(), Failure> {
     if url.tls { tls(&http.tls, url).map(|_| ()) } else { Ok(()) }
 }
 
-/// The requests for `url`, or for the paths on its server.
+/// Returns the requests for `url`, or for the listed paths on its server.
 fn requests(http: &Http, url: &Url) -> Result<RequestParts, Failure> {
     let headers = http
         .headers

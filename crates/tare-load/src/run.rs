@@ -13,9 +13,9 @@ use crate::load_plan::LoadPlan;
 use crate::session::{Opened, Sampling, Session, WorkerReport};
 use crate::tally::Tally;
 
-/// One interval of all workers, and everything so far.
+/// One interval of all workers, and the total so far.
 pub struct Progress<'a> {
-    /// Since the start of the window.
+    /// Time since the start of the window.
     pub elapsed: DurationNs,
     pub interval: &'a Tally,
     pub total: &'a Tally,
@@ -23,13 +23,13 @@ pub struct Progress<'a> {
 
 /// Receives measurements while load runs, for progress displays, time series, statistics.
 pub trait Observer {
-    /// One worker's interval.
+    /// Called with each interval of a single worker.
     fn worker_interval(&mut self, _tally: &Tally) {}
 
-    /// One interval of all workers.
+    /// Called with each interval of all workers together.
     fn interval(&mut self, _progress: Progress<'_>) {}
 
-    /// Called when a worker cannot go on; the others do.
+    /// Called when a worker cannot go on; the other workers continue.
     fn worker_failed(&mut self) {}
 }
 

@@ -30,7 +30,7 @@ use lane::Lane;
 /// Whether the bodies of replies are sampled under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// The bodies of a few are hashed, if all requests are the same.
+    /// The bodies of a few replies are hashed, if all requests are the same.
     Few,
     None,
 }
@@ -70,10 +70,10 @@ enum Done {
     Closed(Vec<Life>),
 }
 
-/// A tally filled by a worker, which uses it again once it has been merged.
+/// A tally filled by a worker; once merged, it goes back to the worker to be filled again.
 struct FilledTally {
     tally: Box<Tally>,
-    /// It is a whole interval, and the slice goes on.
+    /// The tally covers a whole interval, and the slice goes on.
     is_whole: bool,
     home: Option<SyncSender<Box<Tally>>>,
 }
@@ -101,10 +101,10 @@ pub struct Opened {
 pub struct WorkerReport {
     /// When load began, by this machine's clock; never before the agreed start.
     pub began: Instant,
-    /// In the window: neither ramp nor drain.
+    /// CPU time in the window, without ramp and drain.
     pub cpu: CpuTime,
     pub elapsed: DurationNs,
-    /// Over the whole stretch, ramp and drain included.
+    /// Requests sent in the whole stretch, including ramp and drain.
     pub sent: u64,
     pub closed_by_server: u64,
     /// At the end of each interval of the stretch: nanoseconds since the window opened, and
@@ -126,7 +126,8 @@ pub struct SliceResult<'a> {
 }
 
 impl Session {
-    /// Starts workers, pinned to `cpus` in turn if there are any. `stop` ends whatever they do.
+    /// Starts workers, pinned to `cpus` in turn if there are any. Setting `stop` interrupts their
+    /// work.
     pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, SetupError> {
         let (sender, told) = sync_channel(workers as usize * (SPARE_TALLIES + 2));
         let (parts, total) = (Vec::new(), Tally::default());
@@ -150,7 +151,7 @@ impl Session {
         self.workers.len() as u32
     }
 
-    /// Whether it has this many workers, on these CPUs.
+    /// Whether the session has this many workers, on these CPUs.
     pub fn matches(&self, workers: u32, cpus: &[usize]) -> bool {
         self.workers() == workers && self.cpus == cpus
     }
@@ -193,8 +194,8 @@ impl Session {
         stretch: Stretch,
         observer: &mut dyn Observer,
     ) -> Result<SliceResult<'_>, LoadError> {
-        // One start for all workers, so that their windows are the same. An instant that is far off
-        // was meant for another clock.
+        // All workers start at the same time, so that their windows are the same. A start that is
+        // far off was meant for another clock.
         let soon = monotonic_now() + START_LEAD;
         let start = stretch.start_at.map_or(soon, |at| at.min(soon + START_MAX));
         let (part, workers) =
@@ -218,7 +219,7 @@ impl Session {
         Ok(SliceResult { workers: reports.collect::<Result<_, _>>()?, total: &self.total })
     }
 
-    /// Closes all lanes, and returns what each did in its life, by worker and lane.
+    /// Closes all lanes, and returns the [`Life`] of each, by worker and lane.
     pub fn close(&mut self) -> Result<Vec<Vec<Life>>, LoadError> {
         let mut unused = Tally::default();
         let observer = &mut NoObserver;
@@ -327,7 +328,7 @@ impl Drop for Session {
 
 /// Intervals of one worker that may wait to be merged.
 const SPARE_TALLIES: usize = 4;
-/// From the order to the start of a slice: long enough for every worker to wake.
+/// Time from the order to the start of a slice; long enough for every worker to wake.
 const START_LEAD: DurationNs = DurationNs::from_us(200);
 /// Longest wait for the start of a slice.
 const START_MAX: DurationNs = DurationNs::from_secs(5);
@@ -413,7 +414,8 @@ mod tests {
     use super::*;
     use tare_model::samples::Counts;
 
-    /// Good replies of each interval and of all by then; number of single workers' intervals.
+    /// Good replies of each interval and the total so far; and the number of single workers'
+    /// intervals.
     #[derive(Default)]
     struct Seen(Vec<(u64, u64)>, u32);
 
@@ -445,7 +447,7 @@ mod tests {
         merging.interval = Some((Tally::default(), vec![false; 2]));
         merging.take(0, lent(0, 1, true));
         merging.take(1, lent(0, 10, true));
-        // The second is late, then delivers its last; the first goes on alone.
+        // The second worker is late, then delivers its last tally; the first goes on alone.
         merging.take(0, lent(10, 2, true));
         merging.take(0, lent(20, 3, true));
         merging.take(1, lent(10, 20, false));

@@ -7,7 +7,7 @@ use crate::protocol::reply::Reply;
 
 /// Gives the requests of one worker.
 pub trait Source {
-    /// The next request, which may be written to `scratch` (which is empty).
+    /// Returns the next request; a script may write it to `scratch`, which is empty.
     fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest;
 
     /// Parts of replies to capture for [`Source::on_reply`].
@@ -45,7 +45,7 @@ pub enum NextRequest {
 /// Requests from a list, in turn or at random.
 #[derive(Debug)]
 pub struct Listed {
-    /// At least one.
+    /// Number of requests in the list; at least one.
     n: u32,
     at: u32,
     random: Option<Random>,

@@ -14,7 +14,7 @@ use crate::histogram::Histogram;
 pub struct Tally {
     pub start: Instant,
     pub end: Instant,
-    /// Errors and the window's length are entered here only when this is passed on.
+    /// Errors and the window's length are filled in only when the tally is passed on.
     pub counts: Counts,
     pub failures: Failures,
     pub latency: Latencies,
@@ -80,7 +80,7 @@ impl Tally {
         tally
     }
 
-    /// Empties it and keeps its memory.
+    /// Resets the tally, but keeps its memory.
     pub fn reset(&mut self, start: Instant) {
         let mut counts =
             Counts { status: std::mem::take(&mut self.counts.status), ..Counts::default() };

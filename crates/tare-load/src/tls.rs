@@ -26,11 +26,12 @@ pub struct TlsOptions {
     pub insecure: bool,
     /// Trusted certificate authorities; `None` trusts those of the client's machine.
     pub authorities: Option<Pem>,
-    /// The client's certificate, and below its private key.
+    /// The client's certificate.
     pub certificate: Option<Pem>,
+    /// The private key of `certificate`.
     pub key: Option<Pem>,
     pub version: Option<TlsVersion>,
-    /// IANA names; empty means the library's default.
+    /// Cipher suites by IANA name; empty means the library's default.
     pub ciphers: Vec<String>,
     pub resume: bool,
 }
@@ -223,7 +224,7 @@ impl TlsSession {
     pub fn take_ciphertext(&mut self, input: &mut &[u8]) -> Result<(), String> {
         let read = self.connection.read_tls(input).map_err(|error| error.to_string())?;
         let state = self.connection.process_new_packets().map_err(|error| {
-            // The text may list all names of a certificate, of any number.
+            // The text may list all names of a certificate, however many there are.
             tare_model::plain::short(&why_refused(&error), WHY_CHARS_MAX)
         })?;
         self.said_goodbye |= state.peer_has_closed();
@@ -308,8 +309,8 @@ fn roots(authorities: Option<&Pem>) -> Result<RootCertStore, TlsOptionsError> {
                 })?;
             }
         }
-        // The machine's own, or those of SSL_CERT_FILE. A few unreadable ones are common and
-        // harmless; if there are none at all, building the verifier fails.
+        // Uses the machine's own authorities, or those of SSL_CERT_FILE. A few unreadable ones are
+        // common and harmless; if there are none at all, building the verifier fails.
         None => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }

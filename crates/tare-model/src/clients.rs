@@ -27,7 +27,7 @@ impl ClientSpec {
         }
     }
 
-    /// The place that it names, if it names one.
+    /// The client's own place; `None` if it runs where the server does.
     pub fn place(&self) -> Option<&PlaceSpec> {
         match self {
             Self::SameAsServer => None,
@@ -41,7 +41,7 @@ impl ClientSpec {
 #[serde(try_from = "Vec<ClientSpec>", into = "Vec<ClientSpec>")]
 pub struct Clients(Vec<ClientSpec>);
 
-/// Each has a process, a stream and threads of its own.
+/// Most clients of a variant: each has a process, a stream and threads of its own.
 pub const CLIENTS_MAX: usize = 64;
 
 impl Clients {
@@ -49,7 +49,7 @@ impl Clients {
         Self(vec![client])
     }
 
-    /// This process makes the load.
+    /// A single client: this process makes the load.
     pub fn on_host() -> Self {
         Self::one(ClientSpec::on_host())
     }
@@ -92,7 +92,7 @@ impl Clients {
         }
     }
 
-    /// Their names in tables; equal neighbours are counted, as in `2 × netns`.
+    /// The clients' names in tables; adjacent equal names are counted, as in `2 × netns`.
     pub fn name(&self) -> String {
         let mut runs: Vec<(String, usize)> = Vec::new();
         for name in self.0.iter().map(ClientSpec::name) {

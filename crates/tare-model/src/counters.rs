@@ -30,11 +30,11 @@ counters! {
     User = "user_ns";
     /// The part spent in the kernel.
     System = "system_ns";
-    /// Times its threads were scheduled; unknown where processes come and go.
+    /// How often the processes' threads were scheduled; unknown where processes come and go.
     Switches = "switches";
     /// Page faults without a disk read; unknown once a process has ended.
     MinorFaults = "minor_faults";
-    /// Packets that its place received and sent, if it has a link of its own.
+    /// Packets that the server's place received and sent, if it has a network link of its own.
     Packets = "packets";
     /// Nanoseconds of kernel work for packets and other interrupts that is charged to no process,
     /// on this machine's CPUs that the server may use.
@@ -42,8 +42,8 @@ counters! {
 }
 
 impl Counter {
-    /// Whether it belongs to a place or machine as a whole; it is read with the server, not per
-    /// part.
+    /// Whether the counter belongs to a place or machine as a whole. It is then read with the
+    /// server, not per part.
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::Packets | Self::Softirq)
     }
@@ -71,7 +71,7 @@ impl Counters {
         self.zip(earlier, u64::saturating_sub)
     }
 
-    /// The sum of both, by counters that both have.
+    /// The sum of both, for counters that both have.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)

@@ -19,7 +19,7 @@ macro_rules! counts {
             /// slices, the mean.
             pub client_busiest: f64,
             pub status: Vec<(u16, u64)>,
-            /// Kind, count, and the text of the first.
+            /// For each kind of failure: name, number of failures, and text of the first one.
             pub errors: Vec<(String, u64, String)>,
             /// SHA-256 of sampled bodies with an expected status, over the whole stretch, and how
             /// many samples had it.
@@ -51,15 +51,15 @@ counts! {
     /// Replies with an expected status; only these count as throughput.
     good,
     failed,
-    /// Refused by the server unprocessed and sent again; not failures.
+    /// Requests that the server refused unprocessed and that were sent again; not failures.
     refused,
     /// Open loop: started requests that had to wait for a free connection.
     waited,
-    /// Answered after the window, while tare waited for them.
+    /// Requests answered after the window, while tare waited for them.
     drained,
-    /// Given up: failed after the window, or still unanswered at the time limit.
+    /// Requests given up: failed after the window, or still unanswered at the time limit.
     cut,
-    /// Due before the end of the window but never sent: every connection was busy.
+    /// Requests due before the end of the window but never sent: every connection was busy.
     unsent,
     /// Replies over the whole stretch, ramp and drain included; the server's CPU time covers these.
     answered,
@@ -82,7 +82,7 @@ counts! {
     calls,
     /// Datagrams of a stream that came after a later one.
     disordered,
-    /// Good replies that ended a delayed acknowledgement's time after they began.
+    /// Good replies that ended about 40 ms (TCP's delay of acknowledgements) after they began.
     held,
     /// Segments that a TCP stream sent again.
     retransmits,
@@ -113,8 +113,9 @@ pub struct ClientPart {
     pub late_ns: u64,
     /// Share of the window that its busiest worker spent on a CPU; over several slices, the mean.
     pub busiest: f64,
-    /// Open loop: requests that it sent, and the sum of their send lags.
+    /// Open loop: requests that the client sent.
     pub sent: u64,
+    /// Open loop: sum of these requests' send lags.
     pub lag_ns: u64,
 }
 
@@ -218,8 +219,8 @@ impl Counts {
         }
     }
 
-    /// Merges counts of the same time: the window is their mean, the busiest worker their maximum,
-    /// and everything else is summed. `None` without parts.
+    /// Merges counts of loads that ran at the same time. The result has the mean of the windows,
+    /// the maximum of the busiest workers, and sums of everything else. `None` without parts.
     pub fn merge_concurrent(parts: &[Self]) -> Option<Self> {
         let (first, more) = parts.split_first()?;
         let mut all = first.clone();
@@ -258,11 +259,11 @@ impl Counts {
     }
 }
 
-/// Statuses have three digits.
+/// Most distinct statuses: they have three digits.
 const STATUSES_MAX: usize = 900;
-/// There are about a dozen kinds of failures.
+/// Most kinds of failures; there are about a dozen.
 const ERRORS_MAX: usize = 100;
-/// Distinct bodies that are recorded.
+/// Most distinct bodies that are recorded.
 const BODIES_MAX: usize = 16;
 
 fn is_sha256(text: &str) -> bool {

@@ -18,7 +18,7 @@ pub const SIGNIFICANT_DIGITS: u8 = 3;
 pub struct Distribution {
     counts: Vec<(u64, u64)>,
     total: u64,
-    /// Exact, not from buckets.
+    /// Exact sum of the values, not computed from buckets.
     sum_ns: u128,
 }
 

@@ -53,7 +53,7 @@ impl FilterKind {
         Self::ALL.into_iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, _)| name)
     }
 
-    /// Whether a controller makes its shared memory.
+    /// Whether a controller process creates the filter's shared memory.
     pub fn is_controlled(self) -> bool {
         matches!(self, Self::Shm | Self::Ebpf)
     }

@@ -103,7 +103,7 @@ impl HopPosition {
 /// The protocol that a layer accepts on the client's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedProtocol {
-    /// Whatever the next hop accepts.
+    /// The protocol that the next hop accepts.
     Anything,
     Plain,
     /// TLS, with a certificate that tare makes.
@@ -129,12 +129,12 @@ pub struct HopPart {
     pub stand: HopPosition,
 }
 
-/// Settings that all hops have, except where they run.
+/// Settings that all kinds of hops share.
 pub(crate) struct HopSettings<'a> {
     pub threads: u32,
     pub cpus: Option<f64>,
     pub memory: Option<Bytes>,
-    /// Set only for a hop between client and server.
+    /// The hop's own place; set only for a hop between client and server.
     pub place: Option<&'a PlaceSpec>,
 }
 

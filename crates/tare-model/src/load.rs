@@ -21,7 +21,7 @@ use crate::status::StatusSet;
 pub struct Load {
     pub workload: Workload,
     pub pace: Pace,
-    /// Connections kept open; with a new connection for each request, requests at a time.
+    /// Number of kept connections; if each request opens its own, number of requests at a time.
     pub connections: u32,
     /// Longest wait for a complete reply.
     pub timeout: DurationNs,
@@ -79,8 +79,9 @@ pub struct Tls {
     pub insecure: bool,
     /// CA certificates instead of the system's.
     pub cacert: Option<PathBuf>,
-    /// The client's own certificate and its key.
+    /// The client's own certificate.
     pub cert: Option<PathBuf>,
+    /// The key of the client's certificate.
     pub key: Option<PathBuf>,
     /// The server's name; default: the URL's host.
     pub sni: Option<String>,
@@ -102,8 +103,8 @@ pub struct Net {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
     /// When the last reply has arrived. On io_uring, replies may wait for `linger`, so that one
-    /// system call takes several: a client that is the bottleneck gets further, but the server sees
-    /// a pause between reply and request.
+    /// system call takes several. A client that is the bottleneck then reaches a higher rate, but
+    /// the server sees a pause between reply and request.
     Closed { linger: Option<DurationNs> },
     /// At `rate` requests per second, whether or not earlier ones have their replies.
     Open {
@@ -143,7 +144,7 @@ pub struct Client {
 pub enum Idle {
     /// Threads need no wake-up, but keep their CPU busy all the time.
     Poll,
-    /// A server on the same machine pays for the wake-ups.
+    /// Threads sleep; a server on the same machine spends CPU time on waking them.
     Sleep,
 }
 
@@ -262,8 +263,8 @@ impl Load {
         self.client.cpus.as_ref().is_some_and(|cpus| self.workers() as usize <= cpus.len())
     }
 
-    /// The default metric: what a server can do in a closed loop, how fast it answers at a given
-    /// rate, round trips or bandwidth of networks, and the time of system calls.
+    /// The default metric: throughput in a closed loop, latency at a given rate and for messages,
+    /// bandwidth for streams, and the time of one call for system calls.
     pub fn metric(&self) -> Metric {
         match self.protocol() {
             Protocol::Http if !self.is_open() => Metric::Throughput,

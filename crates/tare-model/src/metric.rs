@@ -50,9 +50,9 @@ pub enum Phrase {
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     pub counts: &'a Counts,
-    /// Usage of the variant's parts, without ramps if their cost is known; `paid` is the number of
-    /// replies that this covers.
+    /// Usage of the variant's parts, without ramps if their cost is known.
     pub used: Option<Usage>,
+    /// Number of replies that `used` covers.
     pub paid: u64,
     pub latencies: &'a [(Series, Distribution)],
     pub launch: Option<&'a Launch>,
@@ -237,8 +237,8 @@ metrics! {
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| Some(o.launch?.startup_cpu_ns? as f64),
     }
-    /// Mean requests in flight, at fixed rates only, where it is a result: a server that lets
-    /// requests queue works in batches and looks cheaper.
+    /// Mean requests in flight; only at fixed rates, where it depends on the server. A server that
+    /// lets requests queue works in batches and looks cheaper.
     InFlight {
         key: "in_flight", word: "in-flight", title: "in flight", noun: "requests in flight",
         unit: Number, basis: Basis::Total, phrase: Costs,
@@ -295,7 +295,7 @@ impl Metric {
         self.row().key
     }
 
-    /// Key in JSON for a single part; the prefix is dropped because a hop is not a server.
+    /// Key in JSON for a single part, without the prefix `server_`, because a hop is not a server.
     pub fn key_of_part(self) -> &'static str {
         self.key().strip_prefix("server_").unwrap_or(self.key())
     }
@@ -322,7 +322,7 @@ impl Metric {
         matches!(self.row().phrase, Phrase::Slower | Phrase::Carries)
     }
 
-    /// `None` if it was not measured, or is zero and so has no ratio.
+    /// The metric's value; `None` if it was not measured, or is zero and so has no ratio.
     pub fn number(self, observed: &Observed<'_>) -> Option<f64> {
         let number = match self.basis() {
             Basis::Quantile(series, quantile) => {

@@ -19,7 +19,7 @@ pub enum Protocol {
 
 /// Properties of protocols that rules check.
 impl Protocol {
-    /// Whether any server of the protocol answers it; otherwise only tare's own endpoint does.
+    /// Whether ordinary servers answer this protocol; otherwise only tare's own endpoint does.
     pub fn is_served(self) -> bool {
         matches!(self, Self::Http)
     }

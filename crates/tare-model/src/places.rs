@@ -111,9 +111,9 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Guesses from the name of the runtime or of a runtime class: `runsc`,
-    /// `io.containerd.kata.v2`, `/opt/runc-1.2`, `gvisor`. The kernel in use is read from inside
-    /// later.
+    /// Guesses the kernel from the name of a runtime or runtime class: `runsc`,
+    /// `io.containerd.kata.v2`, `/opt/runc-1.2`, `gvisor`. The kernel that is really used is read
+    /// later, from inside the container.
     pub fn from_runtime_name(runtime: &str) -> Self {
         let has = |word: &str| runtime.contains(word);
         match runtime {
@@ -163,7 +163,7 @@ pub trait PlaceFacts {
         false
     }
 
-    /// Whether no start of it can differ from another.
+    /// Whether starts of the place cannot differ from each other.
     fn is_always_the_same(&self) -> bool {
         false
     }
@@ -198,7 +198,7 @@ impl PlaceSpec {
         if facts.is_limited_by_group() { facts.limits() } else { Limits::default() }
     }
 
-    /// Checks it as the place of a client of a server in `place`.
+    /// Checks whether it can be the place of a client whose server is in `place`.
     pub fn check_client(&self, place: &Self) -> Result<(), Invalid> {
         match (self, place) {
             (Self::Kubernetes(client), Self::Kubernetes(server)) => {
@@ -209,7 +209,7 @@ impl PlaceSpec {
         }
     }
 
-    /// Whether a port that is in use on this machine is in use there.
+    /// Whether a port that is in use on this machine is also in use in this place.
     pub fn shares_our_ports(&self) -> bool {
         self.facts().network() == Network::Host
     }

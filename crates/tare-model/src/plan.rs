@@ -33,8 +33,9 @@ pub struct PlanParts<L = Load> {
     pub load: L,
     pub stop: Stop,
     pub slices: Slices,
-    /// CPUs of the load's workers and of the servers; empty leaves them to the kernel.
+    /// CPUs of the load's workers; if empty, the kernel chooses.
     pub load_cpus: Vec<usize>,
+    /// CPUs of the servers; if empty, the kernel chooses.
     pub server_cpus: Vec<usize>,
     pub variants: Vec<Variant>,
     /// Variants that this machine could not run.
@@ -58,11 +59,12 @@ pub struct Plan(PlanParts);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// Shares: 0.02 is 2 %.
+    /// Required precision, as a share: 0.02 is 2 %.
     pub precision: f64,
     /// Precision that is enough for a large effect, as a share of that effect.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub of_effect: f64,
+    /// Tolerance, as a share.
     pub tolerance: f64,
     #[serde(with = "text::duration")]
     pub max_time: DurationNs,
@@ -243,7 +245,7 @@ impl PlanParts {
         let mut load = self.load.clone();
         if let Some(http) = load.http_mut() {
             http.headers.extend(own.headers.iter().cloned());
-            // tare made the certificate itself, a moment ago.
+            // A certificate that tare made itself needs no verification.
             http.tls.insecure |= own.shows_our_certificate();
         }
         load.client.threads = Some(self.load.workers());
@@ -290,8 +292,8 @@ impl PlanParts {
         if self.slices.cold.is_none() {
             return Ok(());
         }
-        // With several clients, a slice that one began too late is repeated, and is not the first
-        // load.
+        // With several clients, a slice is repeated if one client began too late; the repetition is
+        // not the launch's first load.
         if self.variants.iter().any(|variant| variant.clients.len() > 1) {
             return Err("cold: its load comes from one client alone".into());
         }
@@ -321,7 +323,7 @@ impl PlanParts {
         }
         self.variants.iter().try_for_each(|variant| check_headers(&variant.headers))?;
         if self.load.has_new_connections() && self.slices.reconnect_each.is_some() {
-            let why = "reconnect_each (--reconnect-each) is of connections that are kept: with \
+            let why = "reconnect_each (--reconnect-each) needs kept connections; with \
                        new_connections each request has its own";
             return Err(Invalid(why.into()));
         }

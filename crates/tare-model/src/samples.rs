@@ -67,7 +67,7 @@ pub struct Launch {
     /// Started afresh; false where the server was already up.
     pub fresh: bool,
     pub started_unix_ms: u64,
-    /// From its start to its first good reply.
+    /// Time from the server's start to its first good reply.
     pub ready_ns: u64,
     /// Time from before its place existed to its first good reply; only if it started alone and
     /// afresh.
@@ -119,14 +119,14 @@ fn is_none_of_them(n: &u64) -> bool {
     *n == 0
 }
 
-/// The requests sent to a launch, for comparison with what others counted.
+/// Number of requests sent to a launch, for comparison with counts made elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     pub requests: u64,
     pub unsure: u64,
 }
 
-/// How a count compares with what was sent.
+/// How a count compares with the requests that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountMatch {
     /// Requests without a reply explain the whole difference.
@@ -164,7 +164,7 @@ impl Launch {
         Sent { requests: self.requests_sent, unsure: self.requests_unsure }
     }
 
-    /// The memory of all its hops; `None` where it has none.
+    /// The memory of all its hops; `None` without hops.
     pub fn hops_rss_bytes(&self) -> Option<u64> {
         match self.parts.split_last() {
             Some((_, hops)) if !hops.is_empty() => saturating_sum(hops),
@@ -177,7 +177,7 @@ fn saturating_sum(parts: &[LaunchPart]) -> Option<u64> {
     parts.iter().try_fold(0u64, |sum, part| Some(sum.saturating_add(part.rss_bytes?)))
 }
 
-/// A variant has eight layers at most, and a cluster's entry a few pods.
+/// Most parts of a launch: a variant has up to eight layers, and a cluster's entry has a few pods.
 pub const PARTS_MAX: usize = 64;
 const PART_CHARS_MAX: usize = 100;
 
@@ -218,15 +218,15 @@ pub struct LaunchLoad {
     /// How its load was made: the reactor, and what idle threads do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Whether a process other than this one made it, in the place of its clients.
+    /// Whether a process other than this one made the load, in the clients' place.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_another: bool,
     /// Load before its first slice.
     pub warmup: WarmUp,
-    /// The warm-up reached its limit while costs still changed.
+    /// Whether the warm-up reached its limit while costs still changed.
     pub not_warm: bool,
-    /// Log of how much more a request then cost than on the first launch, beyond what all variants
-    /// do.
+    /// Excess cost of a request after the warm-up over the first launch (as a logarithm), beyond
+    /// the excess that all variants share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind: Option<f64>,
     /// Usage of its server before any load, if that matters.
@@ -234,17 +234,19 @@ pub struct LaunchLoad {
     pub at_rest: Option<AtRest>,
     /// CPU time while others were measured: outside its slices and the rests after them.
     pub idle_cpu_ns: u64,
-    /// Duration of `idle_cpu_ns`; 0 if it was not recorded.
+    /// Length of the time that `idle_cpu_ns` covers; 0 if it was not recorded.
     pub idle_ns: u64,
-    /// Rests after slices, and how many of them ended before all servers were idle.
+    /// Number of rests after slices.
     pub rests: u32,
+    /// Number of rests that ended before all servers were idle.
     pub rests_cut: u32,
     /// Loads as short as a slice's ramp, which measure what ramps cost.
     pub ramps: Option<Ramps>,
-    /// CPUs that it may use, 0 if unknown; threads that used at least a third of the busiest
-    /// thread's CPU time; and how long ready threads waited for a CPU.
+    /// Number of CPUs that the server may use; 0 if unknown.
     pub cpus: u32,
+    /// Threads that used at least a third of the busiest thread's CPU time.
     pub busy_threads: u32,
+    /// How long ready threads waited for a CPU.
     pub delay_ns: u64,
     pub sustained: Option<Sustained>,
     /// How evenly its connections were served.
@@ -260,7 +262,8 @@ pub struct AtRest {
     pub ns: u64,
 }
 
-/// The quarter of a launch's connections with the most replies, and the totals of all.
+/// The quarter of a launch's connections that got the most replies; `of_connections` and
+/// `of_replies` count all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplySkew {
@@ -271,7 +274,7 @@ pub struct ReplySkew {
 }
 
 impl ReplySkew {
-    /// Sorts connections by their replies; `None` if there are too few to favour some.
+    /// Takes the number of replies on each connection; `None` if there are too few connections.
     pub fn from_replies(replies: &[u64]) -> Option<Self> {
         const CONNECTIONS_MIN: usize = 4;
         let most = replies.len().div_ceil(4);
@@ -343,14 +346,14 @@ pub struct Probe {
     pub body_sha256: String,
     /// Whether two requests got the same body.
     pub body_stable: bool,
-    /// Lower case, sorted.
+    /// Names of the reply's headers, in lower case and sorted.
     pub header_names: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_encoding: Option<String>,
     /// How the body begins, as text; kept until it has been compared with the baseline's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body_start: String,
-    /// First difference of its body from the baseline's of the same length.
+    /// First difference between the body and the baseline's, if both have the same length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_difference: Option<String>,
     /// Whether two requests went over one connection.
@@ -428,8 +431,9 @@ pub const NUMBER_MAX: u64 = 1 << 53;
 const HEADER_NAMES_MAX: usize = 128;
 const WORD_CHARS_MAX: usize = 300;
 
-/// Limits of a probe: the start of a body that it keeps, and the text about the first difference.
+/// Longest start of a body that a probe keeps.
 pub const BODY_START_MAX: usize = 4096;
+/// Longest text about the first difference between two bodies.
 const DIFFERENCE_CHARS_MAX: usize = 200;
 
 impl Probe {
@@ -458,7 +462,7 @@ impl Probe {
     }
 }
 
-/// `byte 17: "…id":18…" against "…id":17…"`.
+/// Describes the first difference: `byte 17: "…id":18…" against "…id":17…"`.
 fn first_difference(mine: &str, base: &str) -> String {
     let pairs = mine.char_indices().zip(base.chars());
     let Some(((at, _), _)) = pairs.into_iter().find(|((_, a), b)| a != b) else {

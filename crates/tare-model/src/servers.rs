@@ -124,7 +124,7 @@ impl ServerFacts for External {
     }
 }
 
-/// Pages are generated in memory, in tare and in the server.
+/// Largest page: tare and the server hold it in memory.
 const BODY_BYTES_MAX: u32 = 64 << 20;
 
 fn check_threads(threads: u32, most: u32) -> Result<(), Invalid> {

@@ -34,7 +34,7 @@ pub struct Procedure {
 #[serde(deny_unknown_fields)]
 pub struct Reset {
     pub run: String,
-    /// Succeeds only where nothing of the procedure is left.
+    /// A command that succeeds only if nothing of the procedure is left.
     pub clean: String,
     #[serde(default = "two_minutes")]
     pub within: String,
@@ -58,7 +58,7 @@ pub struct Step {
     /// A condition to wait for before the step is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
-    /// Name of the value that it yields: what it printed, or what a person enters.
+    /// Name of the value that the step yields: its output, or a person's input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gives: Option<String>,
     /// Steps that must be done first; default: the step before it.
@@ -69,12 +69,13 @@ pub struct Step {
     /// How often a failed step is retried.
     #[serde(skip_serializing_if = "is_zero")]
     pub retries: u32,
-    /// A command that reverts it.
+    /// A command that reverts the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
-    /// Done by a person, elsewhere; `took` is how long that was once seen to take.
+    /// Whether a person does the step elsewhere.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub manual: bool,
+    /// For a manual step: the time that it once took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took: Option<String>,
 }
@@ -117,11 +118,13 @@ pub struct Edit {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wait {
-    /// A plain HTTP URL, the expected status, and text that the body must contain.
+    /// A plain HTTP URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// With `url`: the expected status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// With `url`: text that the body must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -307,7 +310,7 @@ fn duration(key: &str, text: &str) -> Result<DurationNs, Invalid> {
 }
 
 impl Procedure {
-    /// Checks that nothing contradicts itself; the error is one line.
+    /// Checks that the procedure does not contradict itself; the error is one line.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.name.is_empty() || self.name.chars().any(char::is_control) {
             return Err("name: write one line".into());

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Sustained {
     /// Whether it began with the launch's first request.
     pub cold: bool,
-    /// Whether variants had it one after another, in turns of a second: servers that sleep between
-    /// requests would not sleep while others run.
+    /// Whether variants were loaded one after another, in turns of a second: servers that sleep
+    /// between requests would not sleep while others run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_turns: bool,
     pub bins: Vec<Bin>,
@@ -24,7 +24,7 @@ pub struct Sustained {
 pub struct Bin {
     pub ns: u64,
     pub answered: u64,
-    /// Zero throughout where the server is not metered.
+    /// CPU time of the server; zero in all bins if the server is not metered.
     pub cpu_ns: u64,
     /// How long the busiest thread was ready to run but waited for a CPU.
     pub delay_ns: u64,

@@ -49,7 +49,7 @@ impl From<Counters> for Usage {
 }
 
 impl Usage {
-    /// The sum of a server and its hops, by counters that all of them have.
+    /// The sum of a server and its hops, for counters that all of them have.
     pub fn of_parts(server: Counters, hops: Vec<Counters>) -> Self {
         let sum = hops.iter().fold(server, |sum, hop| sum.plus(*hop));
         let shared = Counter::ALL.into_iter().filter(|counter| counter.is_shared());

@@ -205,7 +205,7 @@ impl Variant {
         Ok(())
     }
 
-    /// Whether a client of it has a CPU limit, which it must not spend on waiting.
+    /// Whether a client of the variant has a CPU limit, which it must not spend on waiting.
     pub fn client_is_limited(&self) -> bool {
         let mut places = self.clients.iter().map(|client| client.place().unwrap_or(&self.place));
         places.any(|place| place.facts().limits().cpus.is_some())
@@ -278,7 +278,7 @@ impl Variant {
         }
         let url = Url::parse(&self.url.replace("{port}", "1"));
         let is_loopback = url.is_ok_and(|url| url.is_loopback());
-        // tare finds an address on its own network for whatever it starts.
+        // tare finds an address on its own network for each server that it starts.
         let is_found = self.url.contains("{port}")
             && !matches!(client, PlaceSpec::Ssh(_) | PlaceSpec::Kubernetes(_));
         let client_is_here = matches!(client, PlaceSpec::Host(_)) || client.shares_our_ports();

@@ -17,9 +17,9 @@ pub enum Form {
     Html,
     /// OpenMetrics, the text format of Prometheus.
     OpenMetrics,
-    /// The table of Istio's benchmark runner, made of fortio's results.
+    /// The table that Istio's benchmark runner makes from fortio's results.
     FortioCsv,
-    /// A summary of k6 as a table.
+    /// k6's summary as a table.
     K6Csv,
     /// The result file of bpftime's nginx benchmark.
     BpftimeJson,

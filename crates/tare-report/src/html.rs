@@ -1,7 +1,7 @@
 //! Reports as one HTML file, which opens from disk, needs no network, and works without scripts.
 //!
 //! [`page`] is the frame and escapes all text from outside; [`plot`] draws with plotters, in two
-//! sizes and in the page's colours; each other file is one figure or one kind of report.
+//! sizes and in the page's colours; every other file holds one figure or one kind of report.
 
 pub mod import;
 pub mod pair;

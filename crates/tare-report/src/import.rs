@@ -101,7 +101,7 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let samples = &import.samples;
     let has = |metric: Metric| samples.iter().any(|sample| sample.value(metric).is_some());
     let mut columns: Vec<Metric> = COLUMNS.into_iter().filter(|metric| has(*metric)).collect();
-    // Bandwidth follows from the number of replies.
+    // Bandwidth has no column if it follows from the number of replies.
     let has_replies = |sample: &Sample| sample.value(Metric::Throughput).is_some();
     let is_of_replies =
         samples.iter().all(|s| has_replies(s) || s.value(Metric::Bandwidth).is_none());

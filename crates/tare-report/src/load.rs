@@ -1,4 +1,4 @@
-//! Results of `tare load`, as data: the JSON is this, and the text is made from it.
+//! Results of `tare load`, as data: serialised, they are the JSON; the text is made from them.
 
 pub mod guards;
 pub mod text;
@@ -53,7 +53,7 @@ pub struct LoadAsked {
     pub pacing: String,
     /// Highest rate in requests per second, open loop only.
     pub rate_per_s: Option<f64>,
-    /// Requests that the schedule holds in the time measured, open loop only.
+    /// Requests due in the measured time, open loop only.
     pub due_requests: Option<f64>,
     pub poisson: bool,
     pub connections: u32,
@@ -79,12 +79,13 @@ pub struct LoadAsked {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// From the start of the measurement.
+    /// Start of the stage, counted from the start of the measurement.
     pub start_ns: u64,
+    /// End of the stage, counted from the start of the measurement.
     pub end_ns: u64,
     pub from_per_s: f64,
     pub to_per_s: f64,
-    /// Mean of the intervals, weighted by overlap; null if the stage was not reached.
+    /// Mean rate of the intervals, weighted by overlap with the stage; null if it was not reached.
     pub good_per_s: Option<f64>,
 }
 
@@ -103,16 +104,16 @@ impl Stage {
     }
 }
 
-/// started = completed + failed + unfinished.
+/// Counts of requests: started = completed + failed + unfinished.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
     pub started: u64,
     pub completed: u64,
-    /// Completed with an expected status: the throughput.
+    /// Completed with an expected status; only these count as throughput.
     pub good: u64,
     pub failed: u64,
-    /// Good replies that ended a delayed acknowledgement's time after they began.
+    /// Good replies that took a delayed acknowledgement's time (about 40 ms) from start to end.
     #[serde(default)]
     pub held: u64,
     /// Open loop: started requests that had to wait for a free connection.
@@ -137,8 +138,9 @@ pub struct ErrorCount {
 pub struct Bytes {
     /// Bodies, without chunk framing.
     pub body: u64,
-    /// On the connections: heads, framing and TLS included.
+    /// Bytes received on the connections, including heads, framing and TLS.
     pub received: u64,
+    /// Bytes sent on the connections, including heads, framing and TLS.
     pub sent: u64,
 }
 
@@ -223,10 +225,11 @@ pub struct Bar {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// Null if clients elsewhere report only the sum.
+    /// User time; null if clients elsewhere report only the sum with system time.
     pub cpu_user_ns: Option<u64>,
+    /// System time; null if clients elsewhere report only the sum with user time.
     pub cpu_system_ns: Option<u64>,
-    /// Per completed request; null if it includes polling for due times.
+    /// CPU time per completed request; null if it includes polling for due times.
     pub cpu_ns_per_request: Option<f64>,
     /// CPU over wall time of the busiest worker.
     pub busiest_worker_share: f64,

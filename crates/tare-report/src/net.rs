@@ -39,18 +39,18 @@ pub struct NetCell {
     pub threads: u32,
     /// io_uring, epoll, or plain sends.
     pub how: String,
-    /// TCP only.
+    /// Whether TCP_NODELAY is set; null over UDP.
     pub nodelay: Option<bool>,
     pub socket_buffer_bytes: Option<u32>,
     pub rate_per_s: Option<f64>,
     pub rounds: u32,
-    /// Complete, good messages in the windows; of streams, as counted by the receiver.
+    /// Complete, good messages in the windows; for streams, as counted by the receiver.
     pub messages: u64,
     pub bytes: u64,
     pub elapsed_ns: u64,
     pub messages_per_s: Option<Estimate>,
     pub bandwidth_bytes_per_s: Option<Estimate>,
-    /// Round trip; in an open loop from the time it was due.
+    /// Mean round trip; in an open loop, from the time the message was due.
     pub latency_ns_mean: Option<Estimate>,
     /// Mean over all rounds; known even with a single round.
     #[serde(skip)]

@@ -27,7 +27,7 @@ pub struct PairDocument {
     pub alone: Vec<String>,
     pub tolerance: f64,
     pub guards: Vec<RunGuard>,
-    /// Gates of the command that wrote this.
+    /// Results of the gates of the command that wrote this document.
     pub gates: Vec<GateResult>,
 }
 
@@ -42,7 +42,7 @@ pub struct Change {
     pub relative_to: Option<String>,
     pub before: Side,
     pub after: Side,
-    /// Later over earlier: of values, or of ratios to the baseline.
+    /// Later value over earlier value; if `relative_to` is set, both are ratios to the baseline.
     pub ratio: Estimate,
     pub overhead_percent: Bounds,
     pub verdict: Verdict,

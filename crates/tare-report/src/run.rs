@@ -1,4 +1,5 @@
-//! Results of a run, as data: the JSON (`tare.run/1`) is this; all other formats are made from it.
+//! Results of a run, as data: serialised, they are the JSON (`tare.run/1`); all other formats are
+//! made from them.
 
 pub mod csv;
 pub mod document;
@@ -42,7 +43,7 @@ pub struct RunReport {
     pub skipped: Vec<Skipped>,
     pub comparisons: Vec<Comparison>,
     pub guards: Vec<RunGuard>,
-    /// Gates of the command that wrote this; they are not in the store.
+    /// Results of the gates of the command that wrote this report; the store does not hold them.
     #[serde(default)]
     pub gates: Vec<GateResult>,
 }
@@ -87,7 +88,7 @@ pub struct Run {
     /// "precision", "gates", "max-time", "rounds", "void", "interrupted", "failed", or "killed".
     pub stopped_by: String,
     pub precision: f64,
-    /// Larger overheads need only be known to this share of themselves.
+    /// Required precision of large overheads, as a share of the overhead.
     #[serde(default)]
     pub of_effect: f64,
     pub tolerance: f64,
@@ -103,8 +104,9 @@ pub struct Run {
 pub struct Variant {
     pub name: String,
     pub baseline: bool,
-    /// Places of the server and of the client: "host", "runc", "vm", …
+    /// Place of the server: "host", "runc", "vm", …
     pub place: String,
+    /// Place of the client.
     pub client: String,
     /// Hops, the nearest to the client first, and the server; empty if tare meters nothing.
     #[serde(default)]
@@ -208,8 +210,9 @@ pub struct Exposure {
     /// Load in the windows of slices.
     pub load_ns: u64,
     pub requests: u64,
-    /// Launches with sustained load, and its shortest length.
+    /// Launches with sustained load.
     pub sustained_launches: u32,
+    /// Length of the shortest sustained load.
     pub sustained_ns: u64,
 }
 

@@ -26,7 +26,7 @@ pub struct StepsReport {
     /// Differences up to this share count as the same.
     pub tolerance: f64,
     pub interrupted: bool,
-    /// Why it ended before all repetitions were done.
+    /// Why the measurement ended before all repetitions were done.
     pub failed: Option<String>,
     /// Procedures that were not carried out.
     pub skipped: Vec<Skipped>,
@@ -50,9 +50,11 @@ pub struct StepsVariant {
     pub repetitions: u32,
     /// Seconds from the first step to the end of the last, with recorded times of people.
     pub total_s: Option<Estimate>,
-    /// Parts of the total: doing, waiting, and recorded times of people.
+    /// Part of the total that is work on steps.
     pub doing_s: Option<Estimate>,
+    /// Part of the total that is waiting.
     pub waiting_s: Option<Estimate>,
+    /// Part of the total that is recorded times of people.
     pub recorded_s: f64,
     /// Length of the critical path: the time if independent steps ran in parallel.
     pub critical_s: Option<Estimate>,
@@ -60,15 +62,17 @@ pub struct StepsVariant {
     pub cpu_s: Option<Estimate>,
     /// Objects that tools reported as created or changed.
     pub objects: Option<Estimate>,
-    /// Images that nodes started containers from, images they pulled, and the bytes pulled.
+    /// Images from which nodes started containers.
     pub images: Option<Estimate>,
+    /// Images that nodes pulled.
     pub pulled: Option<Estimate>,
+    /// Bytes of the images that nodes pulled.
     pub pulled_bytes: Option<Estimate>,
     /// `total_s` over the baseline's, paired by round.
     pub ratio: Option<Estimate>,
     /// `total_s` minus the baseline's, paired by round.
     pub difference_s: Option<Estimate>,
-    /// Positive if it takes longer.
+    /// Change of the total against the baseline in percent; positive if it takes longer.
     pub change_percent: Option<Estimate>,
     pub verdict: Option<Verdict>,
     pub steps: Vec<StepsStep>,
@@ -82,8 +86,9 @@ pub struct StepsStep {
     pub waiting: bool,
     /// A person does this step; its time was recorded elsewhere.
     pub manual: bool,
-    /// Medians over repetitions.
+    /// Median start over repetitions.
     pub started_s: f64,
+    /// Median length over repetitions.
     pub took_s: f64,
     pub shortest_s: f64,
     pub longest_s: f64,

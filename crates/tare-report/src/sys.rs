@@ -18,7 +18,7 @@ pub struct SysReport {
     /// Slices of each call in each launch.
     pub slices: u64,
     pub slice_ns: u64,
-    /// Processes at a time.
+    /// Number of processes that make calls at the same time.
     pub copies: u32,
     pub calls: Vec<SysCall>,
 }
@@ -87,7 +87,7 @@ fn nanoseconds(ns: f64) -> String {
     }
 }
 
-/// Loops per second of the system-call mix that make an index of 10, from a SPARCstation 20-61.
+/// Loops per second of the system-call mix on a SPARCstation 20-61; they make an index of 10.
 const UNIXBENCH_BASELINE: f64 = 15_000.0;
 const UNIXBENCH_NAME: &str = "System Call Overhead";
 
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Indices that were published for these loops per second.
+    /// The indices are those that were published for these loops per second.
     #[test]
     fn the_index_is_unixbenchs() {
         let text = unixbench(&report(18_750_490.3));

@@ -16,7 +16,7 @@ pub struct Timeline {
 pub struct Mark {
     pub round: u32,
     pub variant: u32,
-    /// In the unit of the [`Timeline`]'s metric; `None` if there was nothing to measure.
+    /// Value in the unit of the [`Timeline`]'s metric; `None` if there was nothing to measure.
     pub value: Option<f32>,
     pub failed: u64,
 }

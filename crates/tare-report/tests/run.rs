@@ -132,7 +132,7 @@ fn a_guard_on_the_baseline_voids_all() {
     assert_eq!(report.why_void("=<b>filter</b>").unwrap().code, "count-mismatch");
     let text = terminal::render(&report).replace("\n  ", " ");
     assert!(
-        text.contains("is void: none: the server counted other requests than were sent"),
+        text.contains("is void: none: the server counted more or fewer requests than were sent"),
         "{text}"
     );
 }

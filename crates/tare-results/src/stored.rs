@@ -14,7 +14,7 @@ use tare_store::{RunRow, Store};
 
 use tare_model::Failure;
 
-/// Whether its process is alive and is tare: good enough to say "being measured".
+/// Whether the run's process is alive and is named tare: good enough to say "being measured".
 pub fn is_running(row: &RunRow) -> bool {
     let name = std::fs::read_to_string(format!("/proc/{}/comm", row.owner_pid));
     row.stopped_by.is_none()
@@ -82,10 +82,11 @@ pub fn digests_of(
     Ok(digests)
 }
 
-/// A day of rounds takes less; a store from somebody else may hold any number.
+/// Limit of this process's memory while it reads a run. A day of rounds takes less, but a store
+/// from somebody else may hold any number.
 const MEMORY_MAX: u64 = 1 << 30;
 
-/// The rounds that count, one at a time: together they would fill the memory.
+/// Reads the rounds that count, one at a time: together they would fill the memory.
 fn for_each_round(
     store: &Store,
     row: &RunRow,

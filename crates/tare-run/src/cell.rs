@@ -21,7 +21,7 @@ pub struct Cell<'a> {
     /// The warm-up that each variant needs, once launches have shown it.
     pub warm: Option<Vec<WarmUp>>,
     pub digests: Vec<RoundDigest>,
-    /// Why it is measured no further, if its design did not end it.
+    /// Why the cell is no longer measured, if something other than the design ended it.
     pub stopped: Option<Stopped>,
 }
 

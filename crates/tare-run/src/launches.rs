@@ -30,7 +30,7 @@ use crate::observer::Event;
 use crate::runner::Runner;
 use crate::schedule::CellId;
 
-/// A late server reports it within this time, with its last output.
+/// A server that misses its limit is reported within this time, with its last output.
 const LATE: DurationNs = DurationNs::from_secs(2);
 
 /// One variant that is up.
@@ -38,19 +38,20 @@ pub(crate) struct RunningVariant<L: World> {
     pub variant: VariantId,
     pub launched: Option<L::Launch>,
     pub clients: L::Clients,
-    /// Its connections, kept for its whole life: a server may cost more on new ones, as Node.js
-    /// does for the first thousands of requests.
+    /// Connections, kept until the variant is stopped: a server may cost more on new ones, as
+    /// Node.js does for the first thousands of requests.
     pub connections: L::Load,
     /// The cell for which they are open, and how its load is made.
     opened: Option<(CellId, LoadSource)>,
-    /// Requests that were answered so far, and those that timed out or were cut off.
+    /// Requests that were answered so far.
     answered: u64,
+    /// Requests that timed out or were cut off so far.
     unanswered: u64,
     /// The load of each cell that is measured, and its results.
     pub lanes: BTreeMap<CellId, LanePlan>,
     started_unix_ms: u64,
     ready: DurationNs,
-    /// The cost of its start with its place, if the plan measures startup.
+    /// The cost of starting the server with its place, if the plan measures startup.
     startup: Option<Startup>,
     pub meter: Option<L::Meter>,
     counted: Option<u64>,
@@ -63,9 +64,9 @@ pub(crate) struct RunningVariant<L: World> {
 struct Starting<L: World> {
     variant: VariantId,
     launched: Option<L::Launch>,
-    /// When its place began to start, and the machine's counters then, if the plan measures
-    /// startup.
+    /// When its place began to start.
     from: Instant,
+    /// The machine's counters at `from`, if the plan measures startup.
     machine: Option<tare_lab::machine::Counters>,
     at: Instant,
     unix_ms: u64,
@@ -394,7 +395,7 @@ impl<L: World> Runner<'_, L> {
         resolve(&load, &url, endpoint, plan.seed)
     }
 
-    /// Probes until a reply is expected or below 500; at the limit, any reply will do.
+    /// Probes until a status is expected or below 500; after the limit, any reply will do.
     fn first_reply(
         &mut self,
         variant: VariantId,
@@ -486,7 +487,7 @@ impl<L: World> Runner<'_, L> {
             return Ok(());
         }
         let Probe { status, body_start, .. } = probe;
-        // nginx, Apache and Go explain this in a page.
+        // nginx, Apache and Go reply to plain text on a TLS port with a page that says so.
         if *status == 400
             && ["HTTPS port", "HTTPS server", "SSL-enabled"]
                 .iter()
@@ -503,8 +504,8 @@ impl<L: World> Runner<'_, L> {
         )))
     }
 
-    /// Explains why this server, which was up before the run, has no reply; adds all others without
-    /// one.
+    /// Explains why this server, which was up before the run, gave no reply. Adds all other such
+    /// servers that give none.
     fn without_replies(&mut self, variant: VariantId, plan: &LoadPlan, why: String) -> String {
         let told = |name: &str, plan: &LoadPlan, why: &str| {
             let hint = hint(plan.engine.protocol, why);

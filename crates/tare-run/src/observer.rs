@@ -7,7 +7,7 @@ use crate::schedule::CellId;
 
 /// An event of a run.
 pub enum Event<'a> {
-    /// Before the first round: something takes long to start.
+    /// Something takes long to start; sent before the first round.
     Waiting(&'a str),
     /// A round began; its variants are launched in this order.
     RoundStarted {

@@ -17,8 +17,8 @@ use tare_model::servers::ServerSpec;
 pub struct Once {
     /// Includes the opening of connections.
     pub measured: Measured,
-    /// The intervals at each client, which begin at their offset from the start of the load there;
-    /// or why they could not be fetched.
+    /// The intervals of each client, or why they could not be fetched. Each begins at its offset
+    /// from the start of that client's load.
     pub intervals: Result<Vec<Measured>, Failure>,
     pub made_by: LoadSource,
     /// Evidence of where the clients ran, as seen from inside their places.

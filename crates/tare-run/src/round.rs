@@ -19,8 +19,8 @@ use crate::schedule::{self, CellId};
 use tare_model::Failure;
 
 impl<L: World> Runner<'_, L> {
-    /// Runs a round as the design asked; `None` if it was halted, when the store holds what was
-    /// measured. Cells that failed are left out of the result.
+    /// Runs a round as the design asked. Cells that failed are left out of the result. Returns
+    /// `None` if the round was halted; the store then holds what was measured.
     pub(crate) fn round(
         &mut self,
         index: u32,
@@ -291,7 +291,8 @@ struct CellMeasured {
 /// The end of a place is reported within this time.
 const PLACE_GONE_WITHIN: DurationNs = DurationNs::from_ms(1500);
 
-/// Returns why a place is gone: requests fail before its end is reported.
+/// Returns why a place is gone, if one is. Waits briefly, as requests fail before the end of their
+/// place is reported.
 fn place_gone<L: World>(up: &[RunningVariant<L>]) -> Option<Failure> {
     up.iter()
         .filter_map(|up| up.launched.as_ref())

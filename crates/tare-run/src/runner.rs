@@ -123,11 +123,11 @@ impl<'a, L: World> Runner<'a, L> {
     pub fn run(mut self, start: Start) -> Vec<Stopped> {
         let of_all = match self.rounds(start) {
             Ok(()) => None,
-            // A halt makes whatever it cuts off fail, so that the error itself says little.
+            // Work that a halt interrupts fails, so the halt's reason says more than the error.
             Err(failure) => Some(match self.halted() {
                 None => Stopped::Failed(failure),
                 Some(HaltReason::Interrupted) => Stopped::Interrupted,
-                // More time would not help against these.
+                // More time would not have prevented these failures.
                 Some(HaltReason::TimeOver) => match failure.fault {
                     Fault::Bug | Fault::Usage | Fault::Void => Stopped::Failed(failure),
                     _ => Stopped::MaxTime,
@@ -234,7 +234,7 @@ impl<'a, L: World> Runner<'a, L> {
         self.cells.iter().any(|cell| !cell.digests.is_empty())
     }
 
-    /// Leaves a round out. What failed in it is started afresh in the next.
+    /// Leaves a round out of the results; ends its probe connections and any orphans.
     fn lose(&mut self, index: u32, started_unix_ms: u64, why: &Failure) -> Result<(), Failure> {
         self.lost_rounds += 1;
         self.load = self.lab.load();

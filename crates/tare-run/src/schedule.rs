@@ -38,10 +38,10 @@ pub fn seed_of(seed: u64, cell: CellId) -> u64 {
 /// How a cycle's slices differ from the run's. All variants of a cycle have the same shape.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How much longer than the shortest its ramp is, from 0 to 1, in units of the window divided
-    /// by [`RAMP_JITTER`].
+    /// How much longer the ramp is than the shortest one: from 0 to 1, in units of the window
+    /// divided by [`RAMP_JITTER`].
     pub ramp: f64,
-    /// How much longer than the shortest its window is, from 1 to [`LONGER_MAX`].
+    /// Length of the window in units of the shortest one, from 1 to [`LONGER_MAX`].
     pub longer: f64,
 }
 
@@ -54,7 +54,7 @@ pub fn shapes(seed: u64, round: u32, cycles: u32) -> Vec<Shape> {
     (0..cycles).map(|_| draw()).collect()
 }
 
-/// Windows hold 200 replies, so that ramps differ by up to ten of them.
+/// Ramps differ by up to the window divided by this: ten replies, as windows hold 200.
 pub const RAMP_JITTER: u64 = 20;
 
 /// A Fisher-Yates shuffle.

@@ -24,7 +24,7 @@ use crate::schedule::{self, CellId};
 use crate::window::Window;
 use tare_model::Failure;
 
-/// A slice is over when all servers are idle, or have had the time to be.
+/// A slice is over when all servers are idle, or have had enough time to become so.
 const QUIET: Quiet = Quiet {
     time: DurationNs::from_us(1500),
     cpu_ns: 45_000,
@@ -33,7 +33,7 @@ const QUIET: Quiet = Quiet {
 };
 
 /// Threads that used at least this share of the busiest thread's time count as workers. Workers use
-/// about as much each; a compiler or collector beside them does not.
+/// about equal time; a compiler or garbage collector uses less.
 const BUSY_SHARE: f64 = 0.3;
 
 impl<L: World> Runner<'_, L> {
@@ -125,13 +125,13 @@ impl<L: World> Runner<'_, L> {
         for up in up.iter_mut() {
             up.open(cell)?;
         }
-        // Accepting them must not fall into the slices.
+        // Servers must have accepted the new connections before the next slice.
         self.quiesce(up);
         Ok(())
     }
 
-    /// Measures what idle servers use. If they were found to use CPU time beside their slices, this
-    /// much of it is not deferred work.
+    /// Measures what idle servers use. Of the CPU time that servers use outside slices, this much
+    /// is not deferred work.
     pub(crate) fn watch_rest(&self, up: &mut [RunningVariant<L>]) {
         up.iter_mut().for_each(|up| up.meter = up.launched.as_ref().map(L::Launch::meter));
         let read = |up: &[RunningVariant<L>]| -> Vec<u64> {
@@ -236,8 +236,8 @@ impl<L: World> Runner<'_, L> {
         Ok(cpu_ns)
     }
 
-    /// Waits until all servers are idle, so that work that one has put off is not done while
-    /// another is measured; returns whether they are.
+    /// Waits until all servers are idle, so that none does deferred work while another is measured;
+    /// returns whether they are.
     fn quiesce(&self, up: &[RunningVariant<L>]) -> bool {
         let meters: Vec<&L::Meter> = up.iter().filter_map(|up| up.meter.as_ref()).collect();
         self.lab.quiesce(&meters, QUIET)
@@ -271,7 +271,8 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// Returns the slowest pace of these, from a few trials on each; `None` if the run is halted.
+    /// Returns the pace of the slowest variant, from a few trials on each; `None` if the run is
+    /// halted.
     fn trials(
         &mut self,
         cell: CellId,

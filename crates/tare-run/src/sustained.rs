@@ -29,7 +29,7 @@ impl<L: World> Runner<'_, L> {
         orders: &mut [CellOrder],
         up: &mut [RunningVariant<L>],
     ) -> Result<(), Failure> {
-        // A single variant has no other to tell disturbances of the machine apart by.
+        // With a single variant, a disturbance of the machine looks like warming up.
         if up.len() < 2 {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl<L: World> Runner<'_, L> {
         up: &mut [RunningVariant<L>],
     ) -> Result<(), Failure> {
         let Some(turns) = turns else { return self.together(cell, up, length, false) };
-        // Drops the record of its warm-up; other launches keep theirs.
+        // Drops the record of this launch's warm-up; other launches keep theirs.
         up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
         for _ in 0..turns {
             for up in up.iter_mut() {
@@ -192,10 +192,10 @@ fn sustained(measured: &Measured, readings: &[Reading], cold: bool) -> Sustained
     Sustained { cold, in_turns: false, bins, one_thread }
 }
 
-/// The share of a server's CPU time from which a single thread counts as doing its work.
+/// A single thread with at least this share of a server's CPU time counts as doing all the work.
 const ONE_THREAD: f64 = 0.8;
 
-/// Returns what a counter had gained at a time, interpolated linearly between readings.
+/// Returns the increase of a counter up to time `ns`, interpolated linearly between readings.
 fn between(readings: &[Reading], ns: u64, of: impl Fn(&Reading) -> u64) -> u64 {
     let first = of(&readings[0]);
     let later = readings.partition_point(|reading| reading.ns < ns).min(readings.len() - 1).max(1);

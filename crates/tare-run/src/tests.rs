@@ -24,7 +24,7 @@ use crate::runner::{RunServices, Runner, Start};
 use fake::{FakeLab, FakeWorld, InjectedFault, Logger, Phase, Planned, Server};
 use tare_model::{Failure, Fault};
 
-/// Two variants, rounds of two cycles, no sustained load.
+/// Returns a plan with two variants, rounds of two cycles and no sustained load.
 fn short(rounds: u32) -> PlanParts {
     let variant = |name: &str, baseline: bool| Variant {
         baseline,
@@ -97,7 +97,7 @@ fn run_after(
     run_by(None, world, cells, start, digests)
 }
 
-/// Uses a test's own design, or that of comparisons.
+/// Runs these cells by a test's own design, or else by the design of comparisons.
 fn run_by(
     design: Option<Box<dyn Design>>,
     world: &Rc<FakeWorld>,
@@ -197,7 +197,7 @@ fn launches_are_proven_by_what_their_lanes_sent() {
         let mut parts = short(2);
         parts.slices.reconnect_each = reconnect_each;
         run(&world, &[parts], Start::default());
-        // Two launches of two variants are each opened once, or once for each of two cycles.
+        // Two launches of two variants open connections once each, or once for each of two cycles.
         assert_eq!(world.opened.get(), 2 * 2 * opened);
         let mut launches = 0;
         for (_, entry) in world.entries.borrow().iter() {
@@ -305,7 +305,7 @@ fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
 
 #[test]
 fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
-    // A launch listens once a round.
+    // Each variant enters the phase `Listen` once per round.
     let die =
         |nth: u32| Planned { phase: Phase::Listen, variant: 1, nth, fault: InjectedFault::Die };
     let lost = |faults: &[u32], parts: PlanParts| {
@@ -331,7 +331,7 @@ fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
     let last = Failure::environment("b: ended before it was ready");
     assert_eq!(stopped, [Stopped::Failed(last)]);
     assert_eq!((rounds, ended), (vec![(1, why)], 1));
-    // What fails before anything was measured is a mistake.
+    // A failure before anything was measured is taken for a mistake and ends the run.
     let (stopped, rounds, _) = lost(&[1], parts);
     let first = Failure::environment("b: ended before it was ready");
     assert_eq!((stopped, rounds), (vec![Stopped::Failed(first)], vec![]));
@@ -552,7 +552,7 @@ fn a_run_ends_once_its_gates_are_decided() {
         let stopped = run(&world, &[parts], Start::default());
         (stopped, rounds_of(&world, 1).len(), world.elapsed())
     };
-    // It is 1 % slower: both limits are decided by three launches, whatever the precision.
+    // The variant is 1 % slower: three launches decide either limit, at any precision.
     for percent in [-30.0, 30.0] {
         let (stopped, rounds, took) = run_with(percent);
         assert_eq!((stopped.as_slice(), rounds), (&[Stopped::Gates][..], 3), "{percent} %");

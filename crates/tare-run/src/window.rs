@@ -1,4 +1,4 @@
-//! Slices as load: the stretches that a shape describes.
+//! Turns the shape of a slice into stretches of load.
 
 use tare_io::DurationNs;
 use tare_load::{Edges, Stretch};
@@ -37,7 +37,7 @@ impl Window {
         Self { shape, ..self }
     }
 
-    /// Returns load as long as a mean ramp.
+    /// Returns load without a ramp, with a window as long as the mean ramp of a slice.
     pub fn only_ramp(&self) -> Stretch {
         let jitter = self.shape.length.as_ns() / RAMP_JITTER / 2;
         Stretch {

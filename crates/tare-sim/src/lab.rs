@@ -30,8 +30,9 @@ pub enum Odd {
 /// What makes equal requests differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Noise {
-    /// Standard deviations of logarithms.
+    /// Standard deviation between launches of the logarithm of all costs.
     pub launch: f64,
+    /// Standard deviation between slices of the logarithm of all costs.
     pub slice: f64,
     /// Increase of the logarithm of all costs while a neighbour bursts; 0 without a neighbour.
     pub bursts: f64,
@@ -74,8 +75,9 @@ const TURN: DurationNs = DurationNs::from_ms(3);
 /// Step of the clock while nothing happens.
 const TICK: DurationNs = DurationNs::from_us(1);
 const BIN_PER_SERVER: DurationNs = DurationNs::from_us(12_500);
-/// Mean length of a neighbour's bursts and pauses.
+/// Mean length of a neighbour's bursts.
 const BURST: DurationNs = DurationNs::from_ms(400);
+/// Mean length of a neighbour's pauses.
 const PAUSE: DurationNs = DurationNs::from_ms(600);
 /// One body in this many is inspected.
 const LOOKED_AT: u64 = 100;
@@ -86,11 +88,12 @@ struct Server {
     odd: Odd,
     /// The cost of this launch relative to the nominal cost.
     factor: f64,
-    /// Its share of the cost of bursts: servers use different caches.
+    /// How much of a burst's cost this server feels: servers use different caches.
     suffers: f64,
     connections: u64,
-    /// Requests since its connections were opened, and in its life.
+    /// Requests since the current connections were opened.
     on_these: u64,
+    /// Requests since the launch.
     served: u64,
     cpu_ns: u64,
     /// CPU time that is due for work beside requests.

@@ -45,7 +45,8 @@ impl World {
         Self { net: NetOptions::default(), behaviour, tls: None, listening: true }
     }
 
-    /// Opens the engine's connections, runs one stretch, closes them, and lets the target see it.
+    /// Opens the engine's connections, runs one stretch, closes the connections, and lets the
+    /// target notice.
     pub fn run(&self, mut engine: Engine, stretch: Stretch) -> Outcome {
         let net = Net::new(self.net.clone());
         let (mut client_io, mut server_io) = (net.host(), net.host());
@@ -110,8 +111,8 @@ impl Running<'_> {
         }
     }
 
-    /// Moves on until the client has something to do, as a kernel does: when as many completions as
-    /// it waits for have arrived, or any once it has lingered.
+    /// Moves the clock on until a kernel would wake the client: as many completions as it waits for
+    /// have arrived, or at least one has and the linger time is over.
     fn advance(&mut self, wait: Wait) {
         let until = wait.until;
         let lingers = self.net.now() + wait.linger;

@@ -178,8 +178,7 @@ fn a_slice_can_hand_its_intervals_over() {
         };
         let mut seen = Seen(Vec::new());
         let sliced = session.slice(LaneId(0), stretch, &mut seen).unwrap();
-        // The number of intervals depends on the machine; that nothing is lost between them does
-        // not.
+        // The number of intervals depends on the machine, but nothing may be lost between them.
         assert_eq!(seen.0.iter().sum::<u64>(), sliced.total.counts.good);
         assert_eq!(sliced.total.counts.good, 20_000);
         assert!(seen.0.len() > 1, "nobody answers twenty thousand requests in a millisecond");

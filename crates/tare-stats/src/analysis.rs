@@ -20,9 +20,9 @@ pub const VERSION: u32 = 6;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     pub baseline: usize,
-    /// Those that decide: the run stops when their verdicts are known.
+    /// Metrics that decide: the run stops when their verdicts are known.
     pub metrics: Vec<Metric>,
-    /// A share; `same` needs the whole interval inside it.
+    /// The tolerance as a share; for `same`, the whole interval must lie within it.
     pub tolerance: f64,
     pub level: f64,
 }
@@ -55,7 +55,7 @@ pub struct SingleValue {
     pub value: Estimate,
     /// The value without trimming, of all rounds together.
     pub of_totals: Option<f64>,
-    /// Whether the two differ, as in [`Comparison::pauses`].
+    /// Whether `value` and `of_totals` differ, as in [`Comparison::pauses`].
     pub pauses: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct Comparison {
     /// The interval over both slices and sustained load, if they agree on the direction but not on
     /// the amount.
     pub spans: Option<Estimate>,
-    /// Overhead of the ratio that may be stated: `spans`, else `ratio`.
+    /// Overhead that reports state: from `spans` if there is one, else from `ratio`.
     pub overhead_percent: Estimate,
     /// Verdict of the slices alone; `verdict` takes sustained load into account as well.
     pub in_slices: Verdict,
@@ -82,7 +82,8 @@ pub struct Comparison {
     /// Untrimmed ratio of the totals over all rounds. If it differs from `ratio`, slices were not
     /// all alike.
     pub ratio_of_totals: Option<f64>,
-    /// Whether the two differ by more than the interval, and by an amount that matters.
+    /// Whether `ratio_of_totals` differs from `ratio` by more than the interval, and by an amount
+    /// that matters.
     pub pauses: bool,
     /// Each round's log ratio, in order.
     pub rounds: Vec<f64>,
@@ -97,7 +98,7 @@ pub struct Comparison {
 /// and keeps its level despite the stopping rule.
 pub(crate) const INTERVAL_MISS_SHARE: f64 = 0.4;
 /// The share for `slower` and `faster`: at most about 1 of 100 runs of identical servers ends with
-/// one of them, however often it was looked at.
+/// one of these verdicts, however often the intervals are looked at.
 const DIFFERENCE_MISS_SHARE: f64 = 0.02;
 
 /// The interval at that level, and the one that `slower` and `faster` require, both wide enough for
@@ -111,8 +112,8 @@ pub(crate) fn intervals(level: f64, interval: impl Fn(f64) -> Estimate) -> [Esti
 
 /// Systematic error of a log ratio, which rounds of one run cannot show because they share it:
 /// wake-ups, edges of windows, the machine's mode. Runs of a queue with an exactly known pace
-/// differ by 0.05 % (standard deviation), while their rounds suggest 0.02 %. This is twice the
-/// former.
+/// differ by 0.05 % (standard deviation), while their rounds suggest 0.02 %. The constant is twice
+/// the 0.05 %.
 pub(crate) const SYSTEMATIC: f64 = 0.001;
 
 /// Widens an interval by the systematic error, which is independent and so added in quadrature.
@@ -218,8 +219,8 @@ fn spanning(ratio: &Estimate, check: &Check, in_slices: Verdict) -> Option<Estim
 }
 
 impl Comparison {
-    /// The ratio that may be stated. It spans slices and sustained load if they agree only on the
-    /// direction.
+    /// The ratio that reports state. Its interval covers both slices and sustained load if they
+    /// agree only on the direction.
     pub fn stated_ratio(&self) -> Estimate {
         self.spans.unwrap_or(self.ratio)
     }

@@ -19,7 +19,7 @@ use crate::welch::Difference;
 pub struct Match {
     pub before: usize,
     pub after: usize,
-    /// Whether to compare ratios to each run's baseline, or values.
+    /// Whether to compare ratios to each run's baseline; otherwise values are compared.
     pub relative: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Change {
     pub at: usize,
     pub metric: Metric,
     pub asked: bool,
-    /// Later over earlier; `n` is that of the run with fewer rounds.
+    /// Ratio of the later run to the earlier; `n` is that of the run with fewer rounds.
     pub ratio: Estimate,
     pub overhead_percent: Estimate,
     pub verdict: Verdict,
@@ -72,7 +72,7 @@ pub fn changes(
     let change = |(at, metric, difference): (usize, Metric, Difference)| {
         let asked = is_asked(metric);
         let level = levels[usize::from(asked)];
-        // Each of the two stopped when it looked precise, and each has its own systematic part.
+        // Each run stopped when it looked precise, and each has its own systematic error.
         let both = intervals(level, |level| difference.interval(level));
         let [ratio, surer] = both.map(|log| with_systematic(with_systematic(log)).from_log());
         let [overhead_percent, surer] =
@@ -146,7 +146,7 @@ mod tests {
             let all = changes(&before, &after, &question(true));
             let change = all.iter().find(|c| c.metric == Metric::Throughput).unwrap();
             found += u32::from(change.verdict == Verdict::Slower);
-            // 0.855 of 0.9 is left, a loss of 5 %.
+            // Relative throughput fell from 0.9 to 0.855, a loss of 5 %.
             covered += u32::from(change.overhead_percent.covers(5.0));
         }
         assert!(found >= 190 && covered >= 184, "{found} found and {covered} covered, of 200");

@@ -16,7 +16,7 @@ pub trait Design {
     /// The next round; `None` when the run should end.
     fn next(&mut self, history: &History<'_>) -> Option<RoundOrder>;
 
-    /// Why the design measures a cell no further, if so.
+    /// Why the design no longer measures a cell; `None` while it does.
     fn ended(&self, cell: usize) -> Option<Ended>;
 }
 
@@ -52,7 +52,7 @@ pub struct CellHistory<'a> {
     pub shape: Option<SliceShape>,
     /// Load that each variant needs to warm up, once that is known.
     pub warm: Option<&'a [WarmUp]>,
-    /// Whether it failed or was cut off; nothing more is measured for it.
+    /// Whether the cell failed or was cut off; nothing more is measured for it.
     pub is_over: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct CellOrder {
     pub is_cold: bool,
     /// Slices of each variant.
     pub cycles: u32,
-    /// Adds cycles if the first launch took long to warm up; other rounds do not show that yet.
+    /// Adds cycles if the first launch takes long to warm up, as long as no earlier round shows it.
     pub growth: Option<Growth>,
     /// The longest warm-up.
     pub warmup_max: DurationNs,

@@ -17,8 +17,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Student's t interval for the mean of `values`. `None` for fewer than two, or where one is
-    /// not finite.
+    /// Student's t interval for the mean of `values`. `None` for fewer than two values, or if a
+    /// value is not finite.
     pub fn of_mean(values: &[f64], level: f64) -> Option<Self> {
         let n = values.len();
         if n < 2 || !values.iter().all(|value| value.is_finite()) {
@@ -36,7 +36,7 @@ impl Estimate {
     }
 
     /// Exponentiates an estimate of a logarithm. Two rounds and many comparisons can give bounds
-    /// that no number holds; a bound limited to [`FURTHEST`] means that nothing is known.
+    /// that overflow an `f64`; a bound limited to [`FURTHEST`] means that nothing is known.
     pub fn from_log(self) -> Self {
         let furthest = FURTHEST.ln();
         let lower = self.lower.max(self.point - furthest);

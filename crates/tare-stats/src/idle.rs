@@ -49,7 +49,7 @@ impl Idle {
         }
     }
 
-    /// Deferred work of its requests.
+    /// CPU time of deferred work: used outside the slices, beyond the usage at rest.
     pub fn put_off(self) -> u64 {
         self.idle.saturating_sub(self.at_rest)
     }
@@ -69,9 +69,10 @@ pub fn matters(digests: &[RoundDigest]) -> bool {
     })
 }
 
-/// How long a launch is watched before its load, each time, and how often at most. Watching ends
-/// when usage no longer halves: servers are ready before all of their processes are.
+/// How long a launch is watched at a time before its load. Watching ends when usage no longer
+/// halves: servers are ready before all of their processes are.
 pub const WATCH_NS: u64 = 200_000_000;
+/// How many times a launch is watched at most.
 const WATCH_MAX: usize = 10;
 
 /// Whether servers have come to rest, given their usage in each stretch of [`WATCH_NS`].

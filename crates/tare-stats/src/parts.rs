@@ -8,7 +8,7 @@ use crate::analysis::over_rounds;
 use crate::estimate::Estimate;
 use crate::round_digest::{RoundDigest, VariantRound};
 
-/// One part, over rounds.
+/// Costs of one part, over rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartCosts {
     pub name: String,
@@ -48,7 +48,7 @@ fn values(round: &VariantRound, name: &str) -> Option<Vec<Option<f64>>> {
         true => Some(usage.server()),
         false => usage.hops.get(at).copied(),
     });
-    // Only its usage: all other counts belong to the whole variant.
+    // Only the part's usage is given: all other counts belong to the whole variant.
     let (counts, launch) = (Counts::default(), Launch { rss_bytes, ..Launch::default() });
     let observed = Observed {
         counts: &counts,

@@ -41,9 +41,9 @@ pub struct VariantRound {
     /// Sum over slices of the window and the longest latency, for Little's law: the latency of a
     /// request in flight when the window opened may reach that far back.
     pub littles_law_slack_ns: u64,
-    /// Merged over the round.
+    /// Latencies merged over the round.
     pub latencies: Vec<(Series, Distribution)>,
-    /// Indexed as [`Metric::ALL`].
+    /// Value of each metric, indexed as [`Metric::ALL`].
     pub values: Vec<Option<f64>>,
     /// The log ratio to the baseline, or the logarithm of a single variant's value; indexed as
     /// [`Metric::ALL`].
@@ -54,7 +54,7 @@ pub struct VariantRound {
 }
 
 impl RoundDigest {
-    /// How long the slowest took to warm up.
+    /// How long the slowest variant took to warm up.
     pub fn warm_ns(&self) -> u64 {
         self.warm_ups.iter().map(|warm| warm.ns).max().unwrap_or(0)
     }
@@ -95,8 +95,8 @@ impl VariantRound {
     }
 }
 
-/// Digests `round` of `variants` variants. Slices of a cycle that another variant lacks (the run
-/// was killed in it) count in totals, but have no pair.
+/// Digests `round` of `variants` variants. If the run was killed during a cycle, slices without a
+/// counterpart of another variant count in totals, but have no pair.
 pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
     let mut found: Vec<VariantRound> =
         (0..variants).map(|variant| totals(round, variant)).collect();
@@ -144,7 +144,7 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
     total
 }
 
-/// The sum of what is known.
+/// The sum of those usages that are known.
 pub(crate) fn together(sum: Option<Usage>, more: Option<Usage>) -> Option<Usage> {
     match (sum, more) {
         (Some(sum), Some(more)) => Some(sum.plus(&more)),

@@ -89,11 +89,13 @@ impl SliceShape {
     }
 }
 
-/// Length, ramp, minimum replies and number of the trials of each variant, which determine slice
-/// lengths.
+/// Length of a trial; trials determine slice lengths.
 const TRIAL: DurationNs = DurationNs::from_ms(30);
+/// Ramp of a trial.
 const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
+/// Minimum replies of a trial.
 const TRIAL_REPLIES: f64 = 10.0;
+/// Number of trials of each variant.
 const TRIALS: usize = 3;
 
 /// A few trials on one variant. Their medians count, because one disturbed trial would affect the

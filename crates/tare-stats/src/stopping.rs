@@ -16,9 +16,10 @@ const GROWTH: f64 = 1.2;
 /// launches differ by more.
 const CYCLES: u32 = 8;
 /// Slices take at least this share of the time that a launch takes, so that an expensive launch is
-/// used.
+/// worth its time.
 const OF_LAUNCH: f64 = 0.5;
-/// Limit for launches that take minutes, and for quantiles that hardly any reply exceeds.
+/// Maximum slices of each variant in a round. It matters for launches that take minutes, and for
+/// quantiles that hardly any reply exceeds.
 pub(crate) const CYCLES_MAX: u32 = 2000;
 /// Rounds that must fit into the time, even if slices become fewer for it.
 const ROUNDS_TO_FIT: u32 = 5;
@@ -124,8 +125,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Whether every interval it applies to lies wholly on one side of it, and sustained load does
-    /// not change that.
+    /// Whether the intervals of all comparisons to which the limit applies lie wholly on one side
+    /// of it, and sustained load does not change that.
     pub fn is_decided(&self, analysis: &Analysis) -> bool {
         let mut own = analysis.comparisons.iter().filter(|c| self.is_about(c)).peekable();
         own.peek().is_some() && own.all(|comparison| self.decides(comparison))
@@ -135,7 +136,7 @@ impl Limit {
         comparison.metric == self.metric && self.variant.is_none_or(|v| v == comparison.variant)
     }
 
-    /// Because of the repeated looks, a limit is exceeded only by the `surer` interval.
+    /// Because of repeated looks, a limit is exceeded only if the `surer` interval exceeds it too.
     fn decides(&self, comparison: &Comparison) -> bool {
         let Estimate { lower, upper, n, .. } = comparison.overhead_percent;
         let surer = comparison.strict_ratio.map(|ratio| self.metric.overhead_percent(ratio));

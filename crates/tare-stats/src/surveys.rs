@@ -18,14 +18,14 @@ const LONG_NS: u64 = 400_000_000;
 /// become rarer, and after one at 2 s the next may be at 6 s.
 const LOOK: f64 = 3.5;
 /// Excess cost (as a logarithm) over the first launch that a later launch may have, beyond the
-/// excess of all. Identical servers differ from launch to launch, and a common excess is the
-/// machine's.
+/// excess of all variants. Identical servers differ from launch to launch, and the machine causes
+/// an excess of all.
 const BEHIND: f64 = 0.1;
-/// A later launch is loaded for at most this many times as long as it should need: on a machine
-/// that became slower it would never cost what the first one did.
+/// A later launch is loaded for at most this many times its planned length: on a machine that has
+/// become slower, its cost may never fall to that of the first launch.
 const LATER: u64 = 2;
-/// Step by which a load is extended. A later launch also gets it beyond what it should need: its
-/// end shows the current cost, which can be compared with its slices.
+/// Step by which a load is extended. A later launch is loaded this much longer than it should need:
+/// the end of its load shows the current cost, which can be compared with its slices.
 const LONGER_NS: u64 = 1_000_000_000;
 
 /// Minimum and maximum length of the first load.
@@ -96,7 +96,7 @@ impl Surveys {
         self.0.push(each.collect());
     }
 
-    /// How long the next launch is loaded at first; `None` if no variant needs long.
+    /// How long the next launch is loaded at first; `None` if no variant needs a long warm-up.
     pub fn first_stretch(&self, limits: &Limits) -> Option<u64> {
         match self.slowest_ns() {
             None => Some(limits.least_ns),
@@ -121,7 +121,8 @@ impl Surveys {
         (!is_short).then(|| (wanted - had).max(LONGER_NS).min(left))
     }
 
-    /// Whether later launches have had what their variants need, and cost what the first one did.
+    /// Whether a later launch has had the load that its variants need, and costs what the first one
+    /// did.
     fn are_warm(&self, loads: &[&Sustained]) -> bool {
         let (found, behind) = (self.found(), self.behind(loads));
         loads.iter().zip(found).zip(behind).all(|((load, found), behind)| {
@@ -130,7 +131,7 @@ impl Surveys {
         })
     }
 
-    /// Excess cost of each launch over its variant's first one, beyond the excess of all.
+    /// Excess cost of each variant's launch over its first one, beyond the excess of all variants.
     fn behind(&self, loads: &[&Sustained]) -> Vec<Option<f64>> {
         let firsts = self.0.first().into_iter().flatten();
         let each = firsts.zip(loads);
@@ -277,7 +278,7 @@ mod tests {
         let late = |t: f64| if t < 1.0 { 60.0 } else { if t < 4.0 { 40.0 } else { 20.0 } };
         let (seen, standing) = survey(&mut surveys, &late);
         assert!(total(&seen) > 4 * SECOND && standing.behind.unwrap() < BEHIND, "{standing:?}");
-        // This launch never becomes warm, and reports by how much.
+        // This launch never becomes warm, and its state has the excess cost.
         let (seen, standing) = survey(&mut surveys, &|_| 30.0);
         let behind = standing.behind.unwrap();
         assert!((behind - 0.405).abs() < 0.02, "{standing:?}");
@@ -292,7 +293,7 @@ mod tests {
         let loads = [load(SECOND, |_| 20.0), load(SECOND, |_| 400.0)];
         let behind = surveys.behind(&[&loads[0], &loads[1]]);
         assert!(behind[0].unwrap().abs() < 0.02 && behind[1].unwrap() < 0.0, "{behind:?}");
-        // A common excess is the machine's.
+        // The machine causes an excess of all variants.
         let loads = [load(SECOND, |_| 40.0), load(SECOND, |_| 3000.0)];
         let behind = surveys.behind(&[&loads[0], &loads[1]]);
         assert!(behind[0].unwrap().abs() < 0.02 && behind[1].unwrap() > 0.1, "{behind:?}");

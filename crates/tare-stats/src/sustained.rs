@@ -37,7 +37,7 @@ impl Costs for Bin {
         positive(self.answered as f64 / self.cpu_ns as f64)
     }
 
-    /// Replies per time in which it could run: what it would serve alone.
+    /// Replies per time in which the server could run: its throughput if it were alone.
     fn rate(self) -> Option<f64> {
         positive(self.answered as f64 / self.ns.saturating_sub(self.delay_ns) as f64)
     }
@@ -47,7 +47,7 @@ impl Costs for Bin {
         positive(self.answered as f64 / self.ns as f64)
     }
 
-    /// Share of the time in which it could run but did not.
+    /// Share of the time in which the server could run that it did not use.
     fn idle(self) -> f64 {
         1.0 - self.cpu_ns as f64 / self.ns.saturating_sub(self.delay_ns).max(1) as f64
     }
@@ -78,14 +78,14 @@ struct View {
     falls: f64,
 }
 
-/// A single disturbed block does not affect it.
+/// A view that a single disturbed block does not affect.
 const CLOSE: View = View { span: 3, of: median, until: 1, falls: FALLS };
-/// Suits data as uneven as the costs of two servers together.
+/// A view for data as uneven as the ratio of two servers' costs.
 const WIDE: View = View { span: 12, of: median, until: 6, falls: FALLS };
-/// The cost while a bursting neighbour pauses, which is less even than the median.
+/// A view of the cost while a bursting neighbour pauses, which is less even than the median.
 const CHEAP: View = View { span: 16, of: octile, until: 13, falls: 2.0 * FALLS };
 
-/// An eighth of the values are smaller.
+/// The first octile: an eighth of the values are smaller.
 fn octile(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -97,7 +97,7 @@ fn octile(values: &[f64]) -> f64 {
 pub(crate) struct Course {
     /// Logarithms of costs, one for each view.
     costs: Vec<f64>,
-    /// The load up to the last block that is high if the view is high.
+    /// For each view, the load up to the last block that must be high if the view is high.
     ends: Vec<WarmUp>,
     all_ns: u64,
     /// Logarithm of the cost at the end.
@@ -115,7 +115,7 @@ impl Course {
         }
         let level = (view.of)(&logs[logs.len().saturating_sub(LAST.max(view.span))..]);
         let costs: Vec<f64> = logs.windows(view.span).map(view.of).collect();
-        // Chance causes rises too; means of several costs have fewer.
+        // Chance causes rises too, but fewer in means of several costs.
         let (mut lowest, mut rise) = (f64::INFINITY, 0.0_f64);
         for cost in costs.windows(CLOSE.span).map(mean) {
             lowest = lowest.min(cost);
@@ -130,14 +130,14 @@ impl Course {
         Some(Self { costs, ends, all_ns: sum(blocks).ns, level, rise, falls: view.falls })
     }
 
-    /// Uses CPU time if the server is metered.
+    /// Measures cost in CPU time if the server is metered, else in elapsed time.
     pub(crate) fn from_launch(load: &Sustained) -> Option<Self> {
         let blocks = blocks(&[load]).remove(0);
         Self::from_blocks(&blocks, &logs(&blocks, cost_of(load))?, &CLOSE)
     }
 
-    /// Compares one server with others; `None` if the ratio did not fall, or if half of the fall or
-    /// more was a rise of the others.
+    /// Compares one server with others; `None` if the ratio did not fall, or if at least half of
+    /// its fall came from a rise of the others' costs.
     fn from_ratios(blocks: &[Bin], own: &[f64], ratios: &[f64], view: &View) -> Option<Self> {
         let ratio = Self::from_blocks(blocks, ratios, view)?;
         let end = ratio.last_above()? + view.until + 1;
@@ -167,10 +167,10 @@ impl Course {
     }
 }
 
-/// Cost series of servers loaded at the same time, in which warm-ups are searched. Each server has
-/// its CPU time per request; its elapsed time, which includes waits; its low CPU times, which a
-/// neighbour's bursts hardly affect; and its CPU time relative to the others', in which bursts
-/// cancel.
+/// Cost series of servers loaded at the same time, in which warm-ups are found. Each server has a
+/// series of its CPU time per request, of its elapsed time, which includes waits, of its low CPU
+/// times, which a neighbour's bursts hardly affect, and of its CPU time relative to the others', in
+/// which bursts cancel.
 pub struct Courses(Vec<Vec<Course>>);
 
 impl Courses {
@@ -208,7 +208,7 @@ impl Courses {
 fn against_others(blocks: &[Vec<Bin>], one: usize, cost: OfBin) -> Vec<Course> {
     let mut all: Vec<Option<Vec<f64>>> = blocks.iter().map(|blocks| logs(blocks, cost)).collect();
     let own = all.remove(one);
-    // Some of them may not be metered.
+    // Some of the other servers may not be metered.
     let others: Vec<Vec<f64>> = all.into_iter().flatten().collect();
     let Some(own) = own.filter(|_| !others.is_empty()) else { return Vec::new() };
     let of_others = |at: usize| mean(&others.iter().map(|other| other[at]).collect::<Vec<_>>());
@@ -331,19 +331,21 @@ fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
 /// The ratio of two variants in one launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LaunchRatio {
-    /// Log ratio, and its variance from block to block.
+    /// Log ratio of the whole launch.
     log_ratio: f64,
+    /// Variance of `log_ratio`, from its scatter between blocks.
     noise: f64,
     ns: u64,
 }
 
 /// Number of blocks of bins; their ratios show how precisely a launch's ratio is known.
 const BLOCKS: usize = 8;
-/// Load that must be left after a launch's warm-up: a share, or a time if that is shorter.
+/// Share of a launch's load that must be left after the warm-up.
 const LEFT_MIN: f64 = 0.3;
+/// Load in nanoseconds that suffices after the warm-up, even if it is less than that share.
 const LEFT_NS: f64 = 1e9;
 
-/// The bins of both after a warm-up of this length, if enough are left.
+/// The bins of both variants after a warm-up of this length, if enough are left.
 fn warm_parts<'a>(
     base: &'a Sustained,
     mine: &'a Sustained,
@@ -374,14 +376,14 @@ fn launch_ratio(
     if blocks.len() < 2 {
         return None;
     }
-    // A pause in one block of eight is not noise: launches show how often pauses come. The variance
-    // limits the noise of work in bursts, in every second block, which the spread overestimates.
+    // A pause in one block of eight is not noise: launches show how often pauses come. If work
+    // comes in bursts, in every second block, the spread is too large and the variance limits it.
     let noise = spread(&blocks).powi(2).min(variance(&blocks)) / blocks.len() as f64;
     Some(LaunchRatio { log_ratio, noise, ns: sum(own).ns })
 }
 
-/// Change (as a logarithm) of one's cost relative to the other's in the second half of a load after
-/// their warm-up, if there is one. Effects of the machine on both cancel.
+/// Change (as a logarithm) of a variant's cost relative to the baseline's in the second half of a
+/// load after the warm-up; `None` if it did not change. Effects of the machine on both cancel.
 pub fn still_changes(base: &Sustained, mine: &Sustained, warm_ns: u64) -> Option<f64> {
     let (base, mine) = warm_parts(base, mine, warm_ns)?;
     let pairs = base.iter().zip(mine);
@@ -399,13 +401,14 @@ pub fn still_changes(base: &Sustained, mine: &Sustained, warm_ns: u64) -> Option
     seen.then_some(change)
 }
 
-/// Minimum number of bins, minimum change (as a logarithm), and number of standard errors beyond
-/// which a change is no accident.
+/// Minimum number of bins in which costs are compared.
 const RATIOS_MIN: usize = 20;
+/// Minimum change (as a logarithm).
 const CHANGES: f64 = 0.03;
+/// Number of standard errors beyond which a change is no accident.
 const CHANGES_SIGMAS: f64 = 3.0;
 
-/// Whether sustained load says the same as slices.
+/// Whether sustained load agrees with slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     Agrees,
@@ -424,11 +427,12 @@ pub struct Check {
     pub ns: u64,
 }
 
-/// Confidence required to call them different. If the true difference equals the tolerance, one in
-/// a hundred is called different by chance; if it is zero, practically none.
+/// Confidence required to say that slices and sustained load disagree. If the true difference
+/// equals the tolerance, one check in a hundred disagrees by chance; if it is zero, practically
+/// none.
 const DISAGREES_LEVEL: f64 = 0.98;
-/// Confidence required that they differ at all. With many variants each gets little CPU time, and
-/// ratios then scatter by more than any tolerance.
+/// Confidence required to say that slices and sustained load differ at all. With many variants each
+/// gets little CPU time, and ratios then scatter by more than any tolerance.
 const DIFFERS_LEVEL: f64 = 0.9;
 /// Servers that share a CPU evict each other's data from its caches, which may explain this share
 /// of an effect.
@@ -497,9 +501,9 @@ fn sustained(round: &VariantRound, in_turns: bool) -> Option<&Sustained> {
     load.filter(|load| load.in_turns == in_turns)
 }
 
-/// If both cost this much more or less (as a logarithm) than in slices, sharing a CPU may have
-/// changed the servers; busy polling, for one, uses all CPU time that it gets. Their difference is
-/// then unclear.
+/// If both servers cost this much more or less (as a logarithm) than in slices, sharing a CPU may
+/// have changed them: a server that polls uses all CPU time that it gets. Their difference is then
+/// unclear.
 const APART: f64 = 0.2;
 
 /// A variant's part of a round, and its sustained load in it.
@@ -513,7 +517,7 @@ fn pair(digest: &RoundDigest, of: [usize; 2], in_turns: bool) -> Option<(Loaded<
     base.zip(mine)
 }
 
-/// Mean log ratio of each one's cost under sustained load to that in the same launches' slices.
+/// Mean log ratio of each variant's cost under sustained load to that in the same launches' slices.
 fn shifts<'a>(
     digests: &'a [RoundDigest],
     pair: impl Fn(&'a RoundDigest) -> Option<(Loaded<'a>, Loaded<'a>)>,
@@ -531,8 +535,8 @@ fn shifts<'a>(
     [base, mine].map(|shifts| if shifts.is_empty() { 0.0 } else { mean(&shifts) })
 }
 
-/// If both idle more under sustained load than in slices by this share, something else limits them,
-/// such as their clients' CPUs. If only one does, it stalls by itself.
+/// If both servers are idle for this much more of the time than in slices, something else limits
+/// them, such as their clients' CPUs. If only one is, it stalls by itself.
 const MORE_IDLE: f64 = 0.10;
 /// A server that uses at least this share of its CPUs is CPU-bound.
 const CPU_BOUND: f64 = 0.85;

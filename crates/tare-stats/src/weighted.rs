@@ -14,7 +14,7 @@ use crate::estimate::{Estimate, t_quantile};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
     pub value: f64,
-    /// Variance of the value, by its cycles alone.
+    /// Variance of the value, estimated from the round's cycles alone.
     pub variance: f64,
     /// Degrees of freedom that this variance has.
     pub degrees: f64,
@@ -46,7 +46,7 @@ pub(crate) const BETWEEN_PRIOR: f64 = 0.02 * 0.02;
 pub(crate) const EXPECTED: f64 = 4.0;
 
 impl Mean {
-    /// `None` for fewer than two rounds, or where one is not finite.
+    /// `None` for fewer than two rounds, or if a value or variance is not finite.
     pub fn from_rounds(rounds: &[Round]) -> Option<Self> {
         let k = rounds.len();
         if k < 2 || !rounds.iter().all(|r| r.value.is_finite() && r.variance.is_finite()) {
@@ -78,8 +78,8 @@ pub(crate) fn expected_between(seen: f64, launches: usize) -> f64 {
     (BETWEEN_PRIOR * EXPECTED + seen * n) / (EXPECTED + n)
 }
 
-/// If few rounds carry the mean, few show how rounds differ. The prior adds degrees of freedom, but
-/// fewer if rounds differ by more than it.
+/// Degrees of freedom of the mean, which are few if few rounds have most of the weight. The prior
+/// adds some, but fewer if rounds differ by more than the prior says.
 fn degrees(shares: &[f64], seen: f64) -> f64 {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     let credit = (BETWEEN_PRIOR / seen).min(1.0);
@@ -100,8 +100,8 @@ fn fit(rounds: &[Round], weights: &[f64]) -> (f64, f64) {
     (mean, squares)
 }
 
-/// Draws each round's variance towards the median of all rounds. With few cycles it is imprecise,
-/// and a small one by chance would get all the weight.
+/// Draws each round's variance towards the median of all rounds. With few cycles a variance is
+/// imprecise, and a round whose variance is small by chance would get all the weight.
 fn moderated(rounds: &[Round]) -> Vec<f64> {
     let known = rounds.iter().filter(|round| round.degrees > 0.0);
     let mut all: Vec<f64> = known.map(|round| round.variance).collect();
@@ -138,7 +138,7 @@ pub fn between(rounds: &[Round], variances: &[f64]) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// Narrows the interval to a billionth.
+/// Number of bisections, which narrow the interval to a billionth.
 const BISECTIONS: u32 = 30;
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Difference {
 
     /// Like [`Self::of_log_means`], from summaries of the samples.
     pub fn of_log_moments(a: Moments, b: Moments) -> Option<Self> {
-        // The variance of a mean's logarithm is that of the mean over its square, to first order.
+        // To first order, a mean's logarithm has the variance of the mean, over the mean squared.
         let of = |own: Moments| own.variance_of_mean() / own.mean.powi(2);
         Self::from_parts((b.mean / a.mean).ln(), (of(a), a.n), (of(b), b.n))
     }

@@ -66,7 +66,7 @@ fn identity(event: &Value) -> String {
     event["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A repeated event is the same object with a higher count.
+/// Returns how often an event occurred; a repeated event is the same object with a higher count.
 fn times(event: &Value) -> u64 {
     event["count"].as_u64().unwrap_or(1).clamp(1, 1_000_000)
 }

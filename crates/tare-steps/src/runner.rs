@@ -26,7 +26,7 @@ use crate::wait;
 /// The procedures to carry out, and how.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Each with the folder of its file.
+    /// The procedures, each with the folder of its file.
     pub procedures: Vec<(Procedure, PathBuf)>,
     pub repetitions: u32,
     pub seed: u64,
@@ -236,7 +236,7 @@ impl<'a> Runner<'a> {
         Ok(Repetition { variant: variant as u32, round, started_unix_ms, steps, cpu_ns, images })
     }
 
-    /// Undoes what was done, unless it is to be kept or the run was interrupted.
+    /// Undoes the steps done so far, unless `--keep` was given or the run was interrupted.
     fn after_failure(
         &self,
         failed: Failed,

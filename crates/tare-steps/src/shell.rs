@@ -21,7 +21,7 @@ pub struct Shell {
 
 impl Shell {
     pub fn run(&self, script: &str, within: DurationNs) -> Outcome {
-        // The words after the script are its $0 and the groups; the script itself sees none.
+        // The arguments after the script are $0 and the groups; the script itself gets none.
         let enter = "for group; do echo $$ >\"$group\"; done; shift $#; ";
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &format!("{enter}{script}"), "step"]).args(&self.entrances);

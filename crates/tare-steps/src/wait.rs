@@ -16,7 +16,7 @@ use crate::shell::Shell;
 
 /// Interval between two checks: success is noticed at most this much later.
 const LOOK: Duration = Duration::from_millis(5);
-/// Clusters are polled less often.
+/// Interval between two checks of a cluster, which are less frequent.
 const LOOK_AT_CLUSTER: Duration = Duration::from_millis(50);
 /// Time limit for one run of a polled command.
 const ONCE: DurationNs = DurationNs::from_secs(30);

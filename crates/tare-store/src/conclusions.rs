@@ -17,7 +17,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS conclusion (
     text TEXT NOT NULL
 )";
 
-/// A run has a few variants, and a few metrics that decide.
+/// Longest text of a run's conclusions: a run has a few variants, and a few metrics that decide.
 const TEXT_MAX: usize = 64 << 10;
 
 impl Store {

@@ -76,7 +76,7 @@ pub struct Store {
     is_ours: bool,
 }
 
-/// SQLite option: nobody changes the file meanwhile, and no files are needed beside it.
+/// SQLite option that declares that nobody changes the file; SQLite then needs no files beside it.
 const IMMUTABLE: &str = "?immutable=1";
 /// How long to wait for another tare that is writing.
 const BUSY_MS: u64 = 10_000;

@@ -26,8 +26,9 @@ pub struct RunRow {
     /// Whether it holds results of other tools; it then has no rounds.
     pub is_import: bool,
     pub variants: Vec<String>,
-    /// Rounds that ended, and the time they took.
+    /// Number of rounds that ended.
     pub rounds: u32,
+    /// Time that these rounds took.
     pub elapsed_ns: u64,
     /// Rounds that were lost, and why the first one was.
     pub lost: (u32, Option<String>),
@@ -42,21 +43,22 @@ pub struct LoggedEvent {
 
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// In the run's name, or in one of its variants'.
+    /// Text that the run's name, or the name of one of its variants, must contain.
     pub contains: Option<String>,
 }
 
 // Limits on what a store from somebody else can put into memory, far beyond what tare writes.
-/// Runs in a list.
+/// Most runs in a list.
 pub const RUNS_MAX: usize = 100_000;
-/// Events of a run.
+/// Most events of a run.
 const EVENTS_MAX: usize = 500_000;
-/// Slices of a round, and buckets of all their histograms.
+/// Most slices of a round.
 const SLICES_MAX: usize = 20_000;
+/// Most buckets of all histograms of a round's slices.
 const BUCKETS_MAX: usize = 4_000_000;
-/// A store from somebody else may hold text of any length.
+/// Most characters of the reason why a round was lost.
 const WHY_CHARS_MAX: usize = 500;
-/// Elements of a JSON value: each takes many times the memory of its text.
+/// Most elements of a JSON value: each takes many times the memory of its text.
 const ELEMENTS_MAX: usize = 500_000;
 
 const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stopped_by, owner_pid,
@@ -255,7 +257,7 @@ impl Store {
                 used: used.map(|text: String| self.json(&text)).transpose()?,
                 latencies,
             };
-            // Checked on writing, and again before it is trusted.
+            // Counts were checked on writing, and are checked again before they are trusted.
             if !slice.counts.are_possible() {
                 return Err(self.damaged(format!("the counters of slice {id} do not close")));
             }
@@ -284,7 +286,7 @@ impl Store {
         Ok(found)
     }
 
-    /// In chronological order.
+    /// Events of a run, in chronological order.
     pub fn events(&self, run: RunId) -> Result<Vec<LoggedEvent>, StoreError> {
         let query = || -> rusqlite::Result<Vec<LoggedEvent>> {
             let mut statement = self.connection.prepare(

@@ -16,7 +16,7 @@ pub struct NewRun {
     pub started_unix_ms: u64,
     /// The command line, for running it again.
     pub command: String,
-    /// JSON.
+    /// The plan, in JSON.
     pub plan: String,
     pub machine: String,
     pub variants: Vec<String>,

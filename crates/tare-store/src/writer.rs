@@ -1,4 +1,4 @@
-//! Writes on a thread of its own, so that what measures never waits for a disk.
+//! Writes on a thread of its own, so that measuring never waits for a disk.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub enum Entry {
     RunEnded(RunEnd),
 }
 
-/// Writes entries in order. The first failure ends it; what was written before stays.
+/// Writes entries in order. It stops at the first failure; entries written before it remain.
 #[derive(Debug)]
 pub struct Writer {
     entries: Option<SyncSender<(RunId, Entry)>>,

@@ -1,4 +1,5 @@
-//! Decides when and what to answer. Pure, so that the truth can be computed and simulated.
+//! Decides when and what to answer. Pure, so that the expected results can be computed and
+//! simulated.
 
 use tare_io::{DurationNs, Instant, Random};
 
@@ -21,9 +22,9 @@ pub struct Behaviour {
     pub chunked: bool,
     /// After this many requests, replies have other bytes of the same length.
     pub change_after: Option<u64>,
-    /// Share of replies with other bytes.
+    /// Share of replies, drawn at random, with other bytes of the same length.
     pub odd_rate: f64,
-    /// Share of connections with other bytes.
+    /// Share of connections on which all replies have other bytes.
     pub odd_connections: f64,
     /// Closes a connection after this many replies; the last one says so.
     pub close_after: Option<u64>,
@@ -109,7 +110,8 @@ pub enum Delay {
     Fixed(DurationNs),
     /// Exponential with this mean.
     Exponential(DurationNs),
-    /// Points of the distribution, share (0 to 1) and delay, both rising; straight lines between.
+    /// Points of the distribution: share (0 to 1) and delay, both rising, with linear interpolation
+    /// between them.
     Quantiles(Vec<(f64, DurationNs)>),
 }
 
@@ -295,13 +297,13 @@ impl Brain {
         Some(self.random.below(u64::from(service.workers)) as usize)
     }
 
-    /// Decides on a request that came at `arrival`, for one worker or any. Calls must be
-    /// in order of arrival.
+    /// Decides on a request that came at `arrival`, for the given worker or, if `None`, for any.
+    /// Calls must be in order of arrival.
     pub fn decide(&mut self, arrival: Instant, worker: Option<usize>) -> Decision {
         let served = match self.behaviour.service {
             Some(service) => {
-                // The connection's worker takes it, or the one that is free first; there is at
-                // least one.
+                // The connection's worker takes the request, or else the worker that is free first;
+                // there is at least one.
                 let worker = match worker {
                     Some(own) => self.workers.get_mut(own),
                     None => self.workers.iter_mut().min_by_key(|turn| turn.ends),
@@ -319,7 +321,7 @@ impl Brain {
         &mut self.effort
     }
 
-    /// Draws whether a new connection gets other bytes.
+    /// Draws whether replies on a new connection have other bytes.
     pub fn is_odd_connection(&mut self) -> bool {
         let share = self.behaviour.odd_connections;
         share > 0.0 && self.random.chance(share)
@@ -398,7 +400,8 @@ mod tests {
         let mut two = brain(Behaviour { service, ..Default::default() });
         let at: Vec<_> = [0, 1, 2, 50].map(|t| two.decide(ms(t), None).at).into();
         assert_eq!(at, [ms(10), ms(11), ms(20), ms(60)]);
-        // The first comes alone; two wait for its end and share a turn; the last comes later.
+        // The first request comes alone, the next two wait for its end and share a turn, and the
+        // last comes later.
         let turn = DurationNs::from_ms(5);
         let service =
             Some(Service { time: DurationNs::from_ms(10), workers: 1, turn, sticky: false });

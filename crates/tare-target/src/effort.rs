@@ -6,10 +6,10 @@ use tare_io::{DurationNs, Instant, Random};
 /// A rule for when requests cost more CPU time, and how much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Habit {
-    /// Defers `cost` of each request's work until no request came for `idle`; a request that takes
-    /// it beyond [`BACKLOG`] pays for all of it.
+    /// Defers `cost` of each request's work until no request has come for `idle`. The request with
+    /// which deferred work exceeds [`BACKLOG`] pays for all of it.
     Defer { cost: DurationNs, idle: DurationNs },
-    /// After a [`REST`], requests are served without `cost` for `credit`.
+    /// Requests cost more, except in the first `credit` of load after a [`REST`].
     Burst { credit: DurationNs, cost: DurationNs },
     /// Burns a CPU for `length` in every period.
     Pause { every: DurationNs, length: DurationNs },
@@ -24,7 +24,7 @@ pub enum Habit {
     Period { every: DurationNs, slow: DurationNs, cost: DurationNs },
     /// Requests cost `cost` more for every `requests` served so far.
     Leak { cost: DurationNs, requests: u64 },
-    /// In one launch of `one_in`, all requests cost more.
+    /// In one of `one_in` launches, all requests cost more.
     LaunchSlow { one_in: u64, cost: DurationNs },
     /// The first request of each connection costs more.
     FirstRequest { cost: DurationNs },

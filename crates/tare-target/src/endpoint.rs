@@ -118,7 +118,7 @@ impl NetEndpoint {
 impl Drop for NetEndpoint {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Not the UDP socket: std does not expect what it would receive after a shutdown.
+        // The UDP socket is not shut down: std does not expect what it would then receive.
         let _ = socket::shut_down(&self.listener);
         for thread in self.threads.drain(..) {
             let _ = thread.join();

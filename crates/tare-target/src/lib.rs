@@ -1,4 +1,4 @@
-//! A server with a known truth, to test any load generator against arithmetic.
+//! A server with exactly known costs, to test any load generator against arithmetic.
 //!
 //! [`behaviour`] decides when and what to answer, as a pure function of arrival times and a seed;
 //! [`effort`] decides what CPU time that takes;

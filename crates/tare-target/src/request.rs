@@ -144,7 +144,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
             let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
             let text = std::str::from_utf8(value).ok().filter(|_| digits).ok_or(BadRequest)?;
             let length = Body::Length(text.parse().map_err(|_| BadRequest)?);
-            // A proxy in between may believe the other length.
+            // A second length is refused: a proxy in between may use the other one.
             if body.replace(length).is_some() {
                 return Err(BadRequest);
             }

@@ -23,7 +23,7 @@ pub struct TargetPlan {
     pub cpus: Vec<usize>,
     /// `None` takes io_uring if the kernel allows it, otherwise epoll.
     pub reactor: Option<ReactorKind>,
-    /// Open connections a thread can hold.
+    /// Most connections that a thread can hold open.
     pub slots: u32,
 }
 
@@ -97,7 +97,7 @@ impl Drop for Target {
     }
 }
 
-/// Stops all threads when one ends: with a part of it dead, the target's truth is not known.
+/// Stops all threads when one ends: without one of them, the target would not behave as configured.
 pub(crate) struct StopOnEnd(pub(crate) Arc<AtomicBool>);
 
 impl Drop for StopOnEnd {

@@ -24,7 +24,7 @@ pub struct Server {
     /// When the next piece of a connection is due, and its slot; at most one per connection.
     timers: BTreeSet<(Instant, u32)>,
     replies: HashMap<ReplyKey, &'static [u8]>,
-    /// Pieces that wait on all connections.
+    /// Number of pieces that wait, on all connections together.
     waiting_pieces: usize,
     /// Bytes received of incomplete heads and handshakes, on all connections.
     unfinished_bytes: usize,
@@ -61,7 +61,7 @@ struct Piece {
     at: Instant,
     bytes: PieceBytes,
     then: AfterSend,
-    /// The end of a reply, for the counters.
+    /// Whether this piece ends a reply, for the counters.
     ends_reply: bool,
 }
 
@@ -502,7 +502,7 @@ fn spin<R: Reactor>(io: &R, until: Instant) {
 }
 
 /// The target polls this long before a reply is due: on a virtual machine, waking up takes hundreds
-/// of µs in the tail, and would be added to the delay that is to be the truth.
+/// of µs in the tail, and this would be added to the delay, which must be known exactly.
 const SPIN: DurationNs = DurationNs::from_ms(1);
 const HEAD_PIECES: usize = 4;
 /// Most pieces waiting on one connection.
@@ -511,11 +511,12 @@ const PENDING_MAX: usize = 4096;
 const UNFINISHED_MAX_BYTES: usize = 32 << 20;
 /// Most pieces waiting on all connections of a thread.
 const WAITING_MAX: usize = 1 << 20;
-/// Pieces are copied into one buffer up to this size; the rest wait as they are, a few words each.
+/// Due pieces are copied into one buffer up to about this size. The rest stay in the queue, where
+/// each takes little memory.
 const OUTGOING_ENOUGH_BYTES: usize = 8 << 10;
 /// Long replies are sent in parts of this size.
 const PART_BYTES: usize = 32 << 10;
-/// Room for pieces that a slot keeps for its next connection.
+/// Capacity, in pieces, of the queue that a slot keeps for its next connection.
 const PENDING_KEPT: usize = 64;
 const SPENT_KEPT_BYTES: usize = 64 << 10;
 

@@ -1,10 +1,10 @@
-//! Which of our crates may depend on which: only on lower floors, and not on all of those.
+//! Checks dependencies between our crates: only lower floors are allowed, and not all of those.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// From the bottom up: a crate may depend only on crates of lower floors.
+/// Floors of crates, from the bottom up: a crate may depend only on crates of lower floors.
 const FLOORS: [&[&str]; 8] = [
     &["tare-bypass", "tare-io", "tare-tidy"],
     &["tare-model"],

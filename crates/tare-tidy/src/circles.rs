@@ -65,7 +65,7 @@ fn used(module: &str, text: &str, all: &BTreeMap<String, String>) -> BTreeSet<St
     known.filter(|other| other != module).collect()
 }
 
-/// `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Expands braces: `a::{b, c::d}` becomes `a::b` and `a::c::d`.
 fn expanded(path: &str) -> Vec<String> {
     let (Some(from), Some(to)) = (path.find('{'), path.rfind('}')) else {
         return vec![path.to_owned()];

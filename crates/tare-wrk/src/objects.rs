@@ -109,7 +109,7 @@ fn copy(value: &Value, into: &Lua, depth: u32) -> mlua::Result<Value> {
 /// The `latency` and `requests` arguments of `done`.
 pub struct StatisticObject {
     pub statistic: Statistic,
-    /// wrk2 indexes all values by rank; wrk indexes distinct values.
+    /// Whether indices are ranks among all values, as in wrk2; in wrk, among distinct values.
     pub wrk2: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct ScriptOptions {
     pub port: Option<u16>,
     pub target: String,
     pub headers: Vec<(String, String)>,
-    /// The URL, then what follows `--`.
+    /// The URL, then the arguments after `--`.
     pub args: Vec<String>,
     /// The only entry of `wrk.addrs`: the address of the host that answers.
     pub address: Option<SocketAddr>,
@@ -91,7 +91,7 @@ impl Script {
         }
         let bodies = Budget::new(options.max_body_bytes);
         let mut script = Self { main, threads, pipelined: 1, bodies, errors: Arc::default() };
-        // Called once, as in wrk, to learn how many replies each call expects.
+        // `request` is called once, as in wrk, to learn how many replies to expect per call.
         let first = request_function(&script.threads[0].lua)?.call::<mlua::String>(())?;
         script.pipelined = requests_in(&first.as_bytes()).map_err(ScriptError::Request)?;
         Ok(script)

@@ -1,7 +1,7 @@
 //! Runs, from plan to report; shared by `tare compare` and `tare run`.
 //!
-//! [`begin`] enters runs in the store ([`sweep`]: those of a sweep), [`measure`] measures them and
-//! makes their reports from the store, and [`conclude`] writes the reports and checks the gates.
+//! [`begin`] enters runs in the store, [`measure`] measures them and makes their reports from the
+//! store, and [`conclude`] writes the reports and checks the gates. [`sweep`] does this for sweeps.
 
 pub mod aside;
 pub mod begin;
@@ -27,7 +27,7 @@ pub struct RunOptions {
     pub forms: Vec<(Form, PathBuf)>,
     pub gates: Vec<gate::Gate>,
     pub quiet: bool,
-    /// A void verdict is not a failure.
+    /// Whether the command succeeds even if a verdict is void.
     pub allows_void: bool,
     /// Start of the command, from which its time limit counts.
     pub began: Instant,

@@ -9,7 +9,7 @@ use crate::command::Command;
 use crate::import::Import;
 use crate::sample::Sample;
 
-/// Reports an output of another load than the command above it asks for.
+/// Reports an output whose load differs from what the command above it asks for.
 pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
     // A command further up may belong to another output.
     if !sample.is_commands_own {
@@ -66,7 +66,8 @@ fn host(url: &str) -> &str {
     rest.split(['/', '?']).next().unwrap_or(rest)
 }
 
-/// Reports outputs with another heading's address, if their own heading has a different one.
+/// Reports outputs with the address of another heading, if most outputs under their own heading
+/// have a different one.
 pub fn wrong_headings(import: &Import) -> Vec<Finding> {
     let asked = import.samples.iter().filter_map(|s| Some((s, host(s.asked.url.as_deref()?))));
     let asked: Vec<(&Sample, &str)> = asked.collect();

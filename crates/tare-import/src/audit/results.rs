@@ -12,8 +12,9 @@ use crate::sample::{CHECKS_FAILED, DOUBTS, Sample, Tool};
 const ROUNDING: f64 = 1.01;
 /// A closed loop with a smaller share of busy connections was held up by something else.
 const IN_FLIGHT_MIN: f64 = 0.6;
-/// Replies with sizes that differ by a greater factor were not the same replies.
+/// Reply sizes that differ by a greater factor void the comparison.
 const REPLY_VOID: f64 = 1.10;
+/// Reply sizes that differ by a greater factor cause a warning.
 const REPLY_WARN: f64 = 1.01;
 
 const COUNTED: &str = "counts them in its requests/s and its latencies";
@@ -75,7 +76,7 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
     // ab counts failed requests as complete.
     let all = if sample.tool == Tool::Ab { done } else { done.saturating_add(total) };
     let share = total as f64 / all.max(1) as f64;
-    // Loss is what a network test measures.
+    // Lost datagrams are a result of a network test, not a fault.
     let measured = sample.tool == Tool::Iperf3;
     // Pages may vary in length.
     let is_length = sample.tool == Tool::Ab && errors.keys().all(|kind| kind == "length");

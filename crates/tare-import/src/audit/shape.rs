@@ -15,7 +15,7 @@ use crate::sample::{Sample, Tool};
 const BEYOND_MIN: f64 = 10.0;
 /// A bucket wider than this share of a value says little about it.
 const BUCKET_MAX: f64 = 0.25;
-/// Latencies of fewer steps of the last printed digit are coarse.
+/// Latencies below this many units of the last printed digit are coarse.
 const STEPS: f64 = 20.0;
 
 /// Reports what looked like an output but could not be read.
@@ -104,7 +104,7 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
     Some(finding.about(sample))
 }
 
-/// Reports a rate over a time that is known only to a coarse step.
+/// Reports a rate whose duration was measured in coarse steps.
 pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
     let (step, seconds) = (sample.seen.clock_s?, sample.seen.seconds?);
     let percent = step / seconds * 100.0;

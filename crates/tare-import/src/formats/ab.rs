@@ -18,7 +18,8 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// Returns a line's place among those that outputs have in this order; a cut one begins with any.
+/// Returns a line's position in the fixed order of an output's lines; a truncated output may begin
+/// with any of them.
 fn part(line: &str) -> Option<usize> {
     const PARTS: [&str; 6] = [
         "This is ApacheBench",
@@ -32,7 +33,7 @@ fn part(line: &str) -> Option<usize> {
     PARTS.iter().position(|part| line.starts_with(part))
 }
 
-/// Counts lines to the slowest request, or in a cut output to ab's last line.
+/// Counts lines up to the slowest request's, or in a truncated output up to ab's last line.
 fn length(lines: &[&str]) -> usize {
     let is_own = |line: &str| {
         let line = line.trim();

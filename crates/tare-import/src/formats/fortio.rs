@@ -54,13 +54,13 @@ pub(super) fn codes<'a>(codes: impl Iterator<Item = (&'a str, u64)>, draft: &mut
         match code {
             "OK" | "SERVING" | "418" => {}
             code if code.starts_with('2') || code.starts_with('3') => {}
-            // Any socket error.
+            // fortio gives this code to any socket error.
             "-1" => draft.put_errors("socket", n),
             code if code.parse::<u16>().is_ok() => bad = bad.saturating_add(n),
             other => draft.put_errors(other, n),
         }
     }
-    // fortio counts calls; elsewhere, requests are those that were answered.
+    // fortio counts all calls, but `requests` counts only answered ones.
     let unanswered = draft.seen.errors.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
     draft.seen.requests = draft.seen.requests.map(|calls| calls.saturating_sub(unanswered));
     draft.seen.bad_status = Some(bad);

@@ -85,7 +85,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     Ok(draft)
 }
 
-/// "Fortio 1.63.5 running at 500 queries per second, 2->2 procs, for 1s: http://host/" and
+/// Reads "Fortio 1.63.5 running at 500 queries per second, 2->2 procs, for 1s: http://host/" and
 /// "Starting at 500 qps with 4 thread(s) [gomax 2] for 1s : 125 calls each (total 500)".
 fn head(block: &Block<'_>, draft: &mut Draft) {
     if let Some((_, text)) =
@@ -94,7 +94,7 @@ fn head(block: &Block<'_>, draft: &mut Draft) {
         let asked = text.split_once(" procs, ").and_then(|(_, rest)| rest.split_once(": "));
         if let Some((load, url)) = asked {
             draft.asked.url = Some(url.trim().chars().take(300).collect());
-            // Or "until interrupted".
+            // The load is "for 1s", "for 500 calls" or "until interrupted".
             let load = load.strip_prefix("for ").unwrap_or(load);
             draft.asked.requests = load.strip_suffix(" calls").and_then(whole);
             draft.asked.seconds = seconds(load);
@@ -108,7 +108,7 @@ fn head(block: &Block<'_>, draft: &mut Draft) {
     }
 }
 
-/// "59857 calls (plus 16 warmup) 1.928 ms avg, 997.6 qps"
+/// Reads "59857 calls (plus 16 warmup) 1.928 ms avg, 997.6 qps".
 fn done(text: &str) -> Option<(u64, f64, f64)> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "ms")?;
@@ -127,7 +127,7 @@ fn is_connecting(line: &str) -> bool {
     line.starts_with("Connection time") && line.contains(" : count ")
 }
 
-/// Reads the percentiles of the histogram of replies; others follow, of errors and of connecting.
+/// Reads the percentiles of the replies' histogram; those of errors and of connecting follow it.
 /// If its head was cut off, reads from the first line, unless that belongs to another histogram.
 fn percentiles(block: &Block<'_>, draft: &mut Draft) {
     let is_replies = |line: &str| line.starts_with("Aggregated Function Time :");
@@ -165,7 +165,7 @@ fn bucket(line: &str) -> Option<(f64, f64)> {
     Some((plain(start)? * 1e9, plain(end)? * 1e9))
 }
 
-/// "Code 200 : 34 (85.0 %)", "Health SERVING : 40", "tcp short read : 20 (100.0 %)".
+/// Reads "Code 200 : 34 (85.0 %)", "Health SERVING : 40", "tcp short read : 20 (100.0 %)".
 fn status(line: &str) -> Option<(&str, u64)> {
     let (status, rest) = line.trim().rsplit_once(" : ")?;
     let kinds = ["Code ", "Health ", "Ping ", "tcp ", "udp "];

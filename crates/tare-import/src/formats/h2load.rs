@@ -15,7 +15,8 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// Counts lines to that of the clients' rates; if cut, to the blank line after the result.
+/// Counts lines up to the one with the clients' rates; if it is missing, up to the blank line after
+/// the result.
 fn length(lines: &[&str]) -> usize {
     let first = lines.iter().position(|line| is_result(line)).unwrap_or(0);
     let blank = lines[first..].iter().position(|line| line.trim().is_empty());
@@ -103,7 +104,7 @@ fn table(block: &Block<'_>, draft: &mut Draft) {
             "max" => draft.seen.latency_max_ns = Some(ns),
             "mean" => {
                 draft.put(Metric::LatencyMean, ns);
-                // Whole microseconds, or two decimals of a longer unit.
+                // h2load prints whole microseconds, but longer units with two decimals.
                 draft.seen.step_ns = value.ends_with("us").then_some(1e3);
             }
             "median" => draft.put_percentile(50.0, ns),

@@ -63,7 +63,7 @@ pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) {
         in_errors |= line == "Error distribution:";
         if let Some((percent, time)) = line.split_once("% in ") {
             let percent = plain(percent.trim_end_matches('%'));
-            // The first list is of all replies; oha may add others of some replies.
+            // The first list covers all replies; oha may add lists of only some replies.
             let goes_on = |percent: f64| draft.percentiles.iter().all(|p| p.percent < percent);
             let percent = percent.filter(|percent| goes_on(*percent));
             if let (Some(percent), Some(ns)) = (percent, duration_ns(time)) {
@@ -80,7 +80,7 @@ pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) {
             bad = bad.saturating_add(if key.starts_with(['2', '3']) { 0 } else { n });
         }
     }
-    // Without the list of status codes, both are unknown.
+    // Without the list of status codes, the numbers of replies and of error statuses are unknown.
     if in_codes {
         (draft.seen.requests, draft.seen.bad_status) = (Some(replies), Some(bad));
     }

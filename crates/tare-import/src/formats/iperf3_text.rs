@@ -25,7 +25,7 @@ pub const FORMAT: TextFormat = TextFormat {
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-/// Returns 0 for the head of an output, 1 for the head of its table, with which a cut one begins.
+/// Returns 0 for the head of an output, 1 for that of its table, where truncated outputs begin.
 fn part(line: &str) -> Option<u8> {
     let line = line.trim();
     if line.starts_with("Connecting to host ") && line.contains(", port ") {

@@ -8,7 +8,7 @@ use crate::sample::{Draft, FileContents, Unread};
 use crate::trouble::Trouble;
 
 pub const UNKNOWN: &str = "is JSON of no known tool";
-/// A JSON value takes up to sixteen times its text in memory.
+/// Most bytes of JSON: in memory, a value takes up to sixteen times as much as its text.
 pub const BYTES_MAX: usize = 8 << 20;
 /// Most results read from one list.
 const RESULTS_MAX: usize = 1000;
@@ -64,7 +64,7 @@ fn part_of(text: &str, file: &str, first_line: usize) -> Result<Vec<Draft>, Trou
 }
 
 /// Returns the elements of a list with the number of lines above each, or the text if it is not a
-/// list. In broken JSON, an element without an end stops at the first one's indentation.
+/// list. In broken JSON, a brace with the first element's indentation begins the next element.
 fn elements(text: &str, is_whole: bool) -> Vec<(usize, &str)> {
     let start = text.len() - text.trim_start().len();
     let above = text[..start].matches('\n').count();
@@ -73,7 +73,7 @@ fn elements(text: &str, is_whole: bool) -> Vec<(usize, &str)> {
     }
     let mut found = Elements { text, found: Vec::new(), from: start + 1, above };
     let (mut depth, mut in_text, mut is_escaped) = (0usize, false, false);
-    // Start of this line, and the indentation of the first element.
+    // Start of this line, whether it has only blanks so far, and the first element's indentation.
     let (mut line, mut is_first, mut margin) = (0, false, None);
     for (at, c) in text.char_indices().skip_while(|(at, _)| *at <= start) {
         if c == '{' && is_first && !is_whole {

@@ -46,7 +46,8 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     draft(&metrics(value), seconds).map(|draft| vec![draft])
 }
 
-/// Reads them flat (`--summary-export`), with `values` (handleSummary), or as a list (new summary).
+/// Reads metrics that are flat (`--summary-export`), have `values` (handleSummary), or are listed
+/// (new summary).
 fn metrics(value: &Value) -> Metrics {
     let mut metrics = Metrics::default();
     let list = value.get("results").and_then(|results| results.get("metrics"));
@@ -89,7 +90,7 @@ pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
     }
     draft.percentiles.sort_by(|a, b| a.percent.total_cmp(&b.percent));
     draft.seen.bytes = of("data_received", &["count"]);
-    // "passes" of a rate count what it looks for: here, failures.
+    // The "passes" of http_req_failed are the requests that did fail.
     draft.seen.bad_status = of("http_req_failed", &["passes", "matches"]).map(|n| n as u64);
     let failed = of("checks", &["fails"]);
     draft.seen.other.extend(failed.map(|n| (CHECKS_FAILED.to_owned(), n)));

@@ -185,7 +185,7 @@ impl Scenario {
         let mut draft = draft(&metrics, Some(seconds))?;
         draft.asked.connections = draft.asked.connections.filter(|n| *n > 0);
         draft.seen.clock_s = Some(1.0);
-        // Bytes come without a scenario: among several, they cannot be assigned.
+        // k6 counts bytes without a scenario, so they are unknown if there are several.
         draft.seen.bytes = draft.seen.bytes.filter(|bytes| *bytes > 0.0);
         Ok(draft)
     }

@@ -48,7 +48,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
                 metrics.put(name, "count", whole(count).ok_or_else(broken)? as f64);
                 metrics.put(name, "rate", per_s);
             }
-            // "0.00%  0 out of 44677", and before that "0.00% ✓ 0 ✗ 44677".
+            // New versions print "0.00%  0 out of 44677", older ones "0.00% ✓ 0 ✗ 44677".
             ("http_req_failed", [_, bad, "out", "of", ..] | [_, "✓", bad, ..]) => {
                 whole(bad).into_iter().for_each(|n| metrics.put(name, "passes", n as f64));
             }
@@ -61,7 +61,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
                 whole(n).into_iter().for_each(|n| metrics.put(name, "value", n as f64));
                 least.into_iter().for_each(|n| metrics.put(name, "min", n as f64));
             }
-            // "✓ 39895 ✗ 1312", and later "checks_failed.....: 3.18%  1312 out of 41207".
+            // Old: "✓ 39895 ✗ 1312"; new: "checks_failed.....: 3.18%  1312 out of 41207".
             ("checks", [.., "✓", _, "✗", bad]) | ("checks_failed", [_, bad, "out", ..]) => {
                 whole(bad).into_iter().for_each(|n| metrics.put("checks", "fails", n as f64));
             }

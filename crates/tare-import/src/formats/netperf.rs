@@ -8,7 +8,7 @@ use crate::numbers::plain;
 use crate::sample::{Draft, Tool};
 use crate::trouble::Trouble;
 
-/// Most lines of heads, blank lines and the row.
+/// Most lines from the test's name to its row of numbers.
 const LONGEST: usize = 12;
 
 pub const FORMAT: TextFormat = TextFormat {
@@ -55,7 +55,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         return Err(Trouble::at(block.first, why));
     };
     let has = |head: &str| block.lines.iter().any(|line| line.contains(head));
-    // Sizes, seconds and the rate; with CPU or other units, the columns differ.
+    // The columns are sizes, seconds and the rate; with CPU usage or other units, they differ.
     let (seconds, metric, value) = match row.as_slice() {
         [_, _, _, _, seconds, rate] if name.ends_with("/RESPONSE") && has("per sec") => {
             (*seconds, Metric::Throughput, *rate)

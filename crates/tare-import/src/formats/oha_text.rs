@@ -29,7 +29,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     time("Average:").into_iter().for_each(|ns| draft.put(Metric::LatencyMean, ns));
     draft.seen.seconds = time("Total:").map(|ns| ns / 1e9);
     draft.seen.latency_max_ns = time("Slowest:");
-    // Four decimals, in any unit.
+    // oha prints four decimals in any unit.
     let unit = word("Average:").and_then(|text| text.split_whitespace().nth(1));
     draft.seen.step_ns = unit.and_then(|unit| duration_ns(&format!("0.0001 {unit}")));
     draft.seen.bytes = word("Total data:").and_then(binary_bytes);

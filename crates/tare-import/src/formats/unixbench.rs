@@ -30,7 +30,7 @@ fn is_table(line: &str) -> bool {
     line.starts_with("System Benchmarks") && line.contains("BASELINE") && line.ends_with("INDEX")
 }
 
-/// "8 CPUs in system; running 4 parallel copies of tests"
+/// Reads the copies in "8 CPUs in system; running 4 parallel copies of tests".
 fn copies(line: &str) -> Option<u64> {
     let (_, rest) = line.split_once("running ")?;
     let (n, rest) = rest.split_once(' ')?;
@@ -45,7 +45,7 @@ fn length(lines: &[&str]) -> usize {
     score.or(last).map_or(lines.len(), |at| at + 1)
 }
 
-/// "System Call Overhead   18750490.3 lps   (10.0 s, 7 samples)": name, value, unit, samples.
+/// Reads "System Call Overhead   18750490.3 lps   (10.0 s, 7 samples)": name, value, unit, samples.
 fn raw(line: &str) -> Option<(&str, f64, &str, u64)> {
     let (head, samples) = line.trim_end().strip_suffix(" samples)")?.rsplit_once(", ")?;
     let (head, _) = head.rsplit_once('(')?;
@@ -54,7 +54,7 @@ fn raw(line: &str) -> Option<(&str, f64, &str, u64)> {
     Some((name.trim(), plain(value)?, unit, whole(samples)?))
 }
 
-/// "System Call Overhead   15000.0   18750490.3   12500.3": name, result, index.
+/// Reads "System Call Overhead   15000.0   18750490.3   12500.3": name, result, index.
 fn row(line: &str) -> Option<(&str, f64, f64)> {
     let (head, index) = line.trim_end().rsplit_once(' ')?;
     let (head, result) = head.trim_end().rsplit_once(' ')?;

@@ -10,7 +10,7 @@ use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| match part(lines[0]) {
-        // A rate line alone may be of any tool; followed by one of these, it is wrk's.
+        // A rate alone may be any tool's; it is wrk's if a transfer rate or another rate follows.
         Some(RATE) => lines.get(1).is_some_and(|line| {
             line.trim().starts_with("Transfer/sec:") || part(line) == Some(RATE)
         }),
@@ -30,9 +30,9 @@ pub const FORMAT: TextFormat = TextFormat {
 
 const RATE: u8 = 4;
 
-/// Counts lines to that of the rate, and that of the transfer if it follows.
+/// Counts lines up to the rate's, or up to the transfer rate's if that follows.
 fn length(lines: &[&str]) -> usize {
-    // Rates of many runs, one after another: only these lines were kept.
+    // Of many runs, only the lines with the rates may have been kept.
     let rates = lines.iter().take_while(|line| part(line) == Some(RATE)).count();
     if rates > 1 {
         return rates;
@@ -42,7 +42,8 @@ fn length(lines: &[&str]) -> usize {
     rate + usize::from(next)
 }
 
-/// Returns a line's place among those that outputs have in this order; a cut one begins with any.
+/// Returns a line's position in the fixed order of an output's lines; a truncated output may begin
+/// with any of them.
 fn part(line: &str) -> Option<u8> {
     let line = line.trim();
     if line.starts_with("Running ") && line.contains(" test @ ") {

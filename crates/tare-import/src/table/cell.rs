@@ -5,7 +5,7 @@ use crate::numbers;
 /// A number as it is printed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number {
-    /// In the unit it is printed in.
+    /// The value in its printed unit.
     pub value: f64,
     /// One unit of its last digit.
     pub step: f64,
@@ -50,7 +50,8 @@ pub fn is_decimal_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     )
 }
 
-/// Whether all commas of these cells group thousands, as in "1,024", or one is before a point.
+/// Whether commas in these cells group thousands: each is followed by three digits ("1,024"), or
+/// one by three digits and a decimal point ("1,024.5").
 pub fn is_grouped_by_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     let (mut any, mut all) = (false, true);
     for cell in cells {
@@ -139,7 +140,7 @@ fn digits_end(text: &str) -> usize {
 
 fn parsed(text: &str, decimal_comma: bool) -> Option<(f64, f64)> {
     let plain = text.replace(['−', '–'], "-").replace(['\'', '\u{202f}', '\u{a0}', '+', ' '], "");
-    // "999.98" beside "25,1 %": a point that is not before three digits is a decimal one.
+    // "999.98" beside "25,1 %": a point not followed by exactly three digits is a decimal point.
     let is_point = plain.rsplit_once('.').is_some_and(|(_, digits)| digits.len() != 3);
     let plain = match decimal_comma && (!is_point || plain.contains(',')) {
         true => plain.replace('.', "").replace(',', "."),

@@ -1,8 +1,10 @@
 //! Splits tables into cells: Markdown, HTML, and lines with tabs.
 
-/// Limits of what is read of a table; larger ones are data, not results.
+/// Most rows read of a table; larger tables are data, not results.
 const ROWS_MAX: usize = 300;
+/// Most columns read of a table.
 const COLUMNS_MAX: usize = 40;
+/// Most characters of a cell.
 const CELL_MAX: usize = 300;
 
 /// A table: a head, and rows with their line offsets from the first line.

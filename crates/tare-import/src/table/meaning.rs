@@ -33,7 +33,7 @@ pub enum Unit {
 pub struct Meaning {
     pub quantity: Option<Quantity>,
     pub unit: Option<Unit>,
-    /// "p99 without TLS (ms)": "without TLS".
+    /// The words that remain: "without TLS" in "p99 without TLS (ms)".
     pub rest: String,
 }
 

@@ -11,14 +11,14 @@ use tare_model::Failure;
 pub struct Offset {
     pub unix_ns: i64,
     pub monotonic_ns: i64,
-    /// Round trip of the query; the offset is known to half of it.
+    /// Round trip of the query; the offset is exact to within half of it.
     pub trip: DurationNs,
 }
 
 const QUESTIONS: u32 = 8;
 
 impl Offset {
-    /// Reads its clocks a few times, and uses the shortest round trip.
+    /// Reads an agent's clocks a few times, and uses the reading with the shortest round trip.
     pub fn find(ask: impl Fn() -> Result<Clocks, Failure>) -> Result<Self, Failure> {
         let once = || -> Result<Self, Failure> {
             let (before, unix) = (monotonic_now(), wall_unix_ns());

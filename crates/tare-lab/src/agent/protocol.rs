@@ -34,7 +34,7 @@ pub enum AgentCommand {
     Cancel,
 }
 
-/// Only the number: the rest may be of another protocol.
+/// The protocol's number in a message, whose other fields may be of another protocol.
 #[derive(Deserialize)]
 struct Numbered {
     tare: u32,
@@ -77,8 +77,8 @@ pub enum Message {
     Ended(ServerId),
 }
 
-/// A line from an agent. An answer stays raw until its request is known, so that whatever a faulty
-/// agent sends takes no more memory than the line.
+/// A line from an agent. An answer stays raw until its request is known, so that an answer of a
+/// faulty agent takes no more memory than the line.
 #[derive(Debug, Deserialize)]
 pub struct HeardLine<'a> {
     pub tare: u32,
@@ -124,7 +124,7 @@ pub struct Hello {
     pub addresses: Vec<String>,
     /// CPU flags that indicate virtual and confidential machines.
     pub cpu_flags: Vec<String>,
-    /// Devices of confidential guests that it sees.
+    /// Devices in the place that indicate confidential guests or KVM.
     pub devices: Vec<String>,
     /// Effective capabilities, as in /proc.
     pub capabilities: String,

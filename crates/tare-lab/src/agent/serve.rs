@@ -24,9 +24,9 @@ pub struct AgentSetup {
     pub hello: Hello,
     /// Control group of its container, by which it meters servers.
     pub own_group: Option<Group>,
-    /// Its only children are servers and processes that they leave behind.
+    /// Whether it ends all that servers leave behind: this process has no other children.
     pub ends_orphans: bool,
-    /// It ends after this long without a message from tare.
+    /// The agent ends after this long without a message from tare.
     pub lonely_after: Duration,
     /// Records what it starts, if its place outlives it.
     pub journal: Option<Journal>,

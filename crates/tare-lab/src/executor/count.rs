@@ -85,7 +85,7 @@ pub fn haproxy_column(page: &str, name: &str) -> Option<u64> {
     let columns = page.split_once("# pxname,")?.1.lines().next()?.split(',');
     let at = columns.clone().position(|column| column == name)?;
     let web = page.lines().find_map(|line| line.strip_prefix("web,FRONTEND,"))?;
-    // One column was cut off the header line, two off this one.
+    // The header line lacks its first column, this line its first two.
     web.split(',').nth(at.checked_sub(1)?)?.parse().ok()
 }
 

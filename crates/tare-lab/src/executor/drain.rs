@@ -27,10 +27,11 @@ pub struct Written {
 /// Lines of one launch that go into the event log; the rest is only counted.
 const LINES_KEPT: u64 = 50;
 const LINE_BYTES_MAX: usize = 2000;
-/// Enough for a stack trace and its context.
+/// Newest lines that are kept: enough for a stack trace and its context.
 const LAST_LINES: usize = 60;
-/// Lines in a short message, and in one about a server that ended.
+/// Lines in a short message.
 const FEW_LINES: usize = 5;
+/// Lines in a message about a server that ended.
 const TOLD_LINES: usize = 10;
 const TOLD_CHARS_MAX: usize = 300;
 
@@ -42,8 +43,8 @@ impl Written {
     }
 
     /// Returns the lines that show why a server ended: the newest, without blank lines and with
-    /// only the first frame of a stack trace. If none names an error, the newest error before them
-    /// is the first.
+    /// only the first frame of a stack trace. If none of them names an error, the newest earlier
+    /// line that does replaces the first.
     pub fn telling_lines(&self) -> Vec<String> {
         telling(self.lines_kept())
     }

@@ -43,7 +43,7 @@ pub struct LocalServer {
     /// `None` for a server that was already running: tare only ran the command that restarts it.
     running: Option<Running>,
     cgroup: Option<Cgroup>,
-    /// Set once its end was requested or is no longer a surprise.
+    /// Set once tare has asked the server to end; its end is then not reported.
     stopping: Arc<AtomicBool>,
     logs: Mutex<Vec<LogFile>>,
     /// Ended after the server.
@@ -60,8 +60,7 @@ pub struct HowEnded {
 }
 
 impl HowEnded {
-    /// Formats it to follow the name of what ended: "(exit status: 1), its last output:" and its
-    /// lines.
+    /// Formats this to follow a server's name: "(exit status: 1), its last output:" and the lines.
     pub fn message(&self, more: &str) -> String {
         let Self { how, output, .. } = self;
         match output.as_slice() {
@@ -93,7 +92,7 @@ impl EndWatch {
     }
 }
 
-/// A single wait of that thread, which is then repeated.
+/// Length of one wait of the [`EndWatch`] thread, which then waits again.
 const WATCHED_FOR: DurationNs = DurationNs::from_secs(3600);
 
 /// How long a server may take to end when asked; then it is killed.
@@ -253,7 +252,7 @@ impl LocalServer {
             if answers(self.launch_spec.address) {
                 return Ok(());
             }
-            // A server that ended is an error even if that is what stops everything.
+            // A server that ended is an error even if its end is what set `stop`.
             self.not_yet(limit)?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
@@ -402,8 +401,8 @@ fn is_taken(address: SocketAddr) -> bool {
     false
 }
 
-/// Returns whether something accepts connections there. A connection of a free port to itself,
-/// which TCP allows, does not count.
+/// Returns whether something accepts connections at the address. A connection of a free port to
+/// itself, which TCP allows, does not count.
 pub fn answers(address: SocketAddr) -> bool {
     // On loopback a refusal comes at once.
     TcpStream::connect_timeout(&address, Duration::from_millis(200))

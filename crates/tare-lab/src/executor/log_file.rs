@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tare_io::files::open_regular;
 
-/// More than a launch logs, yet read in a second or two. A sparse file may be longer than any disk.
+/// Longest file that is read: more than a launch logs, and read in a second or two. A sparse file
+/// may be longer than any disk.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// Counts the lines of a file; 0 if it is missing, `None` if it is too long or cannot be read.

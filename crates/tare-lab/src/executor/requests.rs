@@ -81,15 +81,15 @@ requests! {
     AwaitListening { server: ServerId } -> () = await_listening;
     /// Waits briefly for a server to become ready; fails once it is dead or `late` is set.
     AwaitReady { server: ServerId, late: bool } -> () = await_ready;
-    /// Returns whether its first process lives.
+    /// Returns whether a server's first process is alive.
     IsAlive { server: ServerId } -> bool = is_alive;
-    /// Describes how it ended.
+    /// Describes how a server ended.
     HowItEnded { server: ServerId } -> Option<String> = how_it_ended;
     /// Counts the lines and bytes that it wrote.
     Logged { server: ServerId } -> (u64, u64) = logged;
-    /// Asks it to end.
+    /// Asks a server to end.
     AskToStop { server: ServerId } -> () = ask_to_stop;
-    /// Ends it and all its processes; counts what it wrote.
+    /// Ends a server and all its processes; returns the lines and bytes that it wrote.
     Stop { server: ServerId } -> (u64, u64) = stop;
     /// Fetches a page over plain HTTP, head and all.
     Page { address: SocketAddr, path: String } -> Option<String> = page;
@@ -99,15 +99,15 @@ requests! {
     Peers { port: u16 } -> BTreeMap<IpAddr, u64> = peers;
     /// Opens the counters of a target; if they are open, looks for its processes again.
     Attach { target: Target } -> MeterId = attach;
-    /// Reads them.
+    /// Reads a meter's counters.
     Read { meter: MeterId } -> MeterReading = read;
-    /// Reads memory, and the periods in which a quota throttled it.
+    /// Reads the memory of a meter's target, and the periods in which a quota throttled it.
     ReadFootprint { meter: MeterId } -> Footprint = footprint;
-    /// Returns the processes that it meters.
+    /// Returns the processes that a meter reads.
     Processes { meter: MeterId } -> Vec<u32> = processes;
-    /// Waits until these are idle; returns whether they are.
+    /// Waits until the targets of these meters are idle; returns whether they are.
     Quiesce { meters: Vec<MeterId>, quiet: Quiet } -> bool = quiesce;
-    /// Reads these at an instant and again after each interval.
+    /// Reads these meters at an instant and again after each interval.
     Sample {
         meters: Vec<MeterId>, from: Instant, interval: DurationNs, times: u32
     } -> Vec<Vec<Reading>> = sample;
@@ -115,7 +115,7 @@ requests! {
     Open { lanes: Vec<LoadPlan> } -> Opened = open;
     /// Makes load on one lane: ramp, window, drain.
     Slice { load: LoadId, lane: LaneId, stretch: Stretch } -> Measured = slice;
-    /// Returns intervals of its last slice, if it kept them.
+    /// Returns intervals of a load's last slice, if they were kept.
     Intervals { load: LoadId, from: usize } -> Vec<Measured> = intervals;
     /// Closes all lanes of a load; returns the totals of each.
     Close { load: LoadId } -> Vec<LaneLife> = close;

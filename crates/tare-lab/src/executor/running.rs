@@ -61,7 +61,7 @@ while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done
 shift
 if [ "$talks" = talks ]; then exec "$@"; else exec "$@" </dev/null; fi"#;
 const GO: &[u8] = b"go\n";
-/// How often to check for a drain's end, once per millisecond.
+/// Number of checks for a drain's end, one per millisecond.
 const DRAIN_CHECKS: u32 = 200;
 
 impl Running {
@@ -93,7 +93,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Returns both ends of the conversation, once.
+    /// Returns the pipes to the process's standard input and output; `None` after the first call.
     pub fn conversation(&mut self) -> Option<(ChildStdin, ChildStdout)> {
         Some((self.child.stdin.take()?, self.child.stdout.take()?))
     }

@@ -24,8 +24,9 @@ pub struct Calls {
 pub struct CallReport {
     /// Duration of all calls together.
     pub elapsed_ns: u64,
-    /// Calls that accepted; `failed` counts those that neither accepted nor refused.
+    /// Calls in which the filter accepted the URL.
     pub accepted: u64,
+    /// Calls in which the filter neither accepted nor refused.
     pub failed: u64,
     /// The filter's own counters since it was started.
     pub counted_accepted: u64,
@@ -34,7 +35,7 @@ pub struct CallReport {
 
 /// First line of the process once it has loaded the library.
 pub const READY: &str = "ready";
-/// First line if it could not, followed by the reason.
+/// First line if the library cannot be loaded, followed by the reason.
 pub const FAILED: &str = "failed: ";
 
 #[derive(Debug)]
@@ -46,11 +47,11 @@ pub struct Caller {
 
 /// Calls are short; a filter that hangs is killed after this.
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
-/// A process that closed its output ends within this.
+/// Timeout for the end of a process that has closed its output.
 const SOON: DurationNs = DurationNs::from_ms(500);
 
 impl Caller {
-    /// Starts one on these CPUs; `env` is for the library ([`super::environment`]).
+    /// Starts a process on these CPUs; `env` is for the library ([`super::environment`]).
     pub fn start(
         spec: &FilterSpec,
         env: &[(String, String)],
@@ -100,7 +101,7 @@ impl Caller {
         }
     }
 
-    /// Reads its next line; `None` if it has ended or the timeout passed.
+    /// Reads the process's next line; `None` if the process has ended or after the timeout.
     fn line(&mut self) -> Option<String> {
         if self.from.buffer().is_empty() && !readable_within(self.from.get_ref(), TIMEOUT) {
             return None;
@@ -110,7 +111,7 @@ impl Caller {
         (n > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// Returns why it gave no answer, and kills it.
+    /// Returns why the process did not answer, and kills it.
     fn failure(&mut self, spec: &FilterSpec) -> Failure {
         let ended = PidFd::new(self.child.id()).is_ok_and(|watched| watched.wait_timeout(SOON));
         let _ = signal(self.child.id(), libc::SIGKILL);

@@ -20,7 +20,7 @@ use tare_model::Failure;
 pub struct FilterProof {
     spec: FilterSpec,
     status: FilterStatus,
-    /// Why it is not in the path, if that is already known.
+    /// Why the filter is not in the path, if that is already known.
     broken: Option<String>,
     before: FilterCounts,
     /// Whether the requested path begins with the prefix.
@@ -33,7 +33,7 @@ const PARTS: usize = 5;
 const PART: DurationNs = DurationNs::from_us(600);
 
 impl FilterProof {
-    /// Requests what must be refused. Call it before load, once the server answers.
+    /// Requests a path that the filter must refuse. Call this before load, once the server answers.
     pub fn begin(
         spec: &FilterSpec,
         server: &Server,
@@ -121,7 +121,7 @@ impl LayerProof for FilterProof {
 
 /// Measures the cost of one call, in nanoseconds.
 fn call_cost(spec: &FilterSpec, context: &ProofContext<'_>) -> Result<f64, Failure> {
-    // It has its own memory: the launch's counters must count only the launch's requests.
+    // Use separate memory: the launch's counters must count only the launch's requests.
     let memory = FilterMemory::create_for(spec, context.state)?;
     let shared = memory.as_ref().map(|memory| memory.name.as_str());
     let mut caller = Caller::start(spec, &environment(spec, shared)?, context.cpus)?;

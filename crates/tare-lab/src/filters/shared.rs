@@ -56,7 +56,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl SharedMemory {
-    /// Creates it; `note` is called before each object is created.
+    /// Creates shared memory; `note` is called with each path before it is created.
     pub(super) fn create(
         name: &str,
         prefix: &str,
@@ -121,7 +121,7 @@ impl SharedMemory {
         Ok(memory)
     }
 
-    /// The pid of its creator, as recorded in it.
+    /// The pid of the process that created the memory, as recorded there.
     pub fn owner(&self) -> Option<u32> {
         self.number32(OWNER_AT).ok()
     }

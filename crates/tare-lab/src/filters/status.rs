@@ -23,8 +23,9 @@ pub const PAGE: &str = "/tare-filter";
 pub struct FilterCounts {
     /// Requests that the module saw, by its own count.
     pub seen: u64,
-    /// Counted by the filter, as is `refused`.
+    /// Requests that the filter accepted, by its own count.
     pub accepted: u64,
+    /// Requests that the filter refused, by its own count.
     pub refused: u64,
 }
 
@@ -38,7 +39,7 @@ impl FilterStatus {
         parse(&server.page(self.address, PAGE)?)
     }
 
-    /// Reads until the module has seen `seen` requests, or the wait is too long for a mere delay.
+    /// Reads until the module has seen `seen` requests, for at most `SETTLED_WITHIN`.
     pub fn read_settled(
         &self,
         server: &Server,

@@ -57,7 +57,7 @@ pub fn clean(folder: &Path) -> Cleaned {
     if !lock_within(&folder) {
         return refused("another tare clean is at work; try again when it has ended".into());
     }
-    // A process ended for one journal may have its own, which was already checked: try again.
+    // Try again: a process that was ended may own a journal that was checked before.
     let mut cleaned = clean_once(&folder, &here);
     for _ in 0..CLEAN_AGAIN {
         let more = clean_once(&folder, &here);
@@ -115,7 +115,7 @@ fn clean_journal(
 ) -> Result<(), String> {
     let file = match folder.read(name, JOURNAL_BYTES_MAX) {
         Ok(file) => file,
-        // Its process has just ended, and removed it.
+        // The journal's process has just ended, and removed it.
         Err(error) if error.kind() == Some(std::io::ErrorKind::NotFound) => return Ok(()),
         Err(error) => return Err(format!("not a journal to go by: {error}")),
     };
@@ -139,11 +139,11 @@ fn clean_journal(
             kind.words()
         ));
     }
-    // Processes ended with their pid namespace.
+    // Processes do not outlive their pid namespace.
     let has_processes = same_boot && !elsewhere.contains(&Namespace::Pid);
-    // If servers have control groups, those find the processes of a dead leader: its pid may by now
-    // belong to another group of the same session. A listed control group may never have been
-    // created, and then the pid is all there is.
+    // If servers have control groups, use those to find the processes of a leader that has ended:
+    // its pid may now lead another group of the same session. Without control groups (a listed one
+    // may never have been created), only the pid can be used.
     let is_group =
         |made: &Resource| matches!(made, Resource::Cgroup(Cgroup(path)) if path.is_dir());
     let has_groups = written.made.iter().any(is_group);
@@ -175,7 +175,7 @@ struct ParsedJournal {
     made: Vec<Resource>,
 }
 
-/// Reads all lines. If one of them is not understood, it fails, and none is acted on.
+/// Reads all lines. Fails if one of them is not understood, so that none is acted on.
 fn read_journal(file: &File, here: &Header) -> Result<ParsedJournal, String> {
     let mut lines = BufReader::new(file.take(JOURNAL_BYTES_MAX));
     let mut header = None;

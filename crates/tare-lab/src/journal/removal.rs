@@ -8,10 +8,10 @@ use crate::machine::commands::Outcome;
 pub type Removed = Result<Option<String>, String>;
 
 pub trait Removal {
-    /// Removes it, if its name has tare's prefix.
+    /// Removes the resource, if its name has tare's prefix.
     fn remove(&self) -> Removed;
 
-    /// Whether a restart of the machine removes it, too.
+    /// Whether a restart of the machine removes the resource, too.
     fn ends_with_the_boot(&self) -> bool;
 }
 

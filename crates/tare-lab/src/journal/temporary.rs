@@ -15,7 +15,7 @@ pub fn folder(journal: &Journal) -> Result<PathBuf, Failure> {
     folder_in(&above()?, journal)
 }
 
-/// Creates one below another folder, to which the caller knows that nobody else can write.
+/// Creates a temporary folder below `above`, to which nobody else must be able to write.
 pub fn folder_in(above: &Path, journal: &Journal) -> Result<PathBuf, Failure> {
     let random = owned::random_name()
         .map_err(|error| Failure::environment(format!("no random name can be made: {error}")))?;
@@ -25,8 +25,7 @@ pub fn folder_in(above: &Path, journal: &Journal) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Returns the real path of the folder for temporary folders, which servers' configurations can
-/// hold.
+/// Returns the real path of `$TMPDIR` or /tmp; an error if servers' configurations cannot hold it.
 fn above() -> Result<PathBuf, Failure> {
     let asked = std::env::temp_dir();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);

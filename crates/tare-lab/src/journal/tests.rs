@@ -114,7 +114,7 @@ fn processes_end_before_what_they_make_is_removed() {
     let state = State::new("order");
     let (marker, made) = (state.0.join("marker"), state.0.join("tare-made"));
     std::fs::write(&marker, "").unwrap();
-    // Like a runtime that is about to create control groups, which are recorded after its process.
+    // The script acts like a runtime that creates control groups, recorded after its process.
     let script =
         format!("echo; while [ -e {} ]; do mkdir -p {}; done", marker.display(), made.display());
     let (mut child, birth) = process(&script);
@@ -134,8 +134,7 @@ fn what_the_dead_left_is_removed_and_nothing_else() {
     std::fs::create_dir_all(ours.join("in/it")).unwrap();
     std::fs::create_dir(&theirs).unwrap();
     let (mut child, birth) = group();
-    // A process with the pid of one of ours but another start time, as after a reboot, or once pids
-    // are reused.
+    // The journal lists this process with another start time, as if its pid had been reused.
     let (mut stranger, other) = group();
     let other = ProcessIdentity { started_ticks: other.started_ticks - 1, ..other };
     state.left_behind(&[
@@ -183,7 +182,7 @@ fn beside_a_control_group_a_group_without_its_leader_is_left_to_that() {
     assert_eq!(crate::executor::ending::end_group(&birth), 1, "it lived");
 }
 
-/// True of ordinary users, and of read-only control groups: their names were recorded first.
+/// Ordinary users cannot create control groups, but their names are recorded first.
 #[test]
 fn where_a_control_group_could_not_be_made_its_processes_are_ended_by_session() {
     let state = State::new("groupless");
@@ -436,7 +435,7 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     }
     assert!(cleaned.complaints.is_empty() && !ours.exists() && !journal.exists(), "{cleaned:?}");
     assert!(processes::Stat::read(child.id()).is_some(), "its number is of another namespace");
-    // A namespace that still exists, that of a running process.
+    // The namespace of a process that still runs.
     let alone = Command::new("unshare").args(["-pf", "sleep", "100"]).process_group(0).spawn();
     if let (true, Ok(mut other)) = (is_root(), alone) {
         let mut found = None;

@@ -29,12 +29,13 @@ pub struct PlaceInstance {
     cgroup: Option<Cgroup>,
     agent: Option<Arc<Agent>>,
     proof: Option<Proof>,
-    /// The round of its last start, and the number of starts.
+    /// The round of its last start.
     started_in: u32,
+    /// The number of starts so far.
     pub starts: u32,
     /// Starts of a slow place over the first rounds.
     launches: u32,
-    /// Its name in the run's log, and where events go.
+    /// The place's name in the run's log, and the channel for its events.
     log: (String, Sender<Event>),
 }
 
@@ -50,7 +51,7 @@ impl PlaceInstance {
         Self { place, cgroup, agent, proof, started_in, starts, launches, log }
     }
 
-    /// Begins to start it, if it is not up or a fresh start is due.
+    /// Begins to start the place if it is not up or a fresh start is due.
     pub fn begin(&mut self, round: u32, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         if self.is_up(round, resources) {
             return Ok(());
@@ -59,7 +60,7 @@ impl PlaceInstance {
         self.place.begin(resources)
     }
 
-    /// Ends it if it is up, so that its next start begins from nothing.
+    /// Ends the place if it is up, so that the next start begins from nothing.
     pub fn tear_down(&mut self) {
         if self.agent.is_some() {
             self.end_old();
@@ -80,7 +81,7 @@ impl PlaceInstance {
         self.down();
     }
 
-    /// Returns its agent; starts it first if it is not up or a fresh start is due.
+    /// Returns the place's agent. Starts the place first if it is not up or a fresh start is due.
     pub fn up(
         &mut self,
         round: u32,
@@ -127,7 +128,7 @@ impl PlaceInstance {
         }
     }
 
-    /// Returns how a server or hop is started in it; `agent` is the place's.
+    /// Returns how a server or hop is started in the place; `agent` is the place's own.
     pub fn starting<'a>(
         &self,
         agent: &Arc<Agent>,
@@ -149,7 +150,7 @@ impl PlaceInstance {
         }
     }
 
-    /// Returns the CPU time of all that ran in it; `None` without a control group here.
+    /// Returns the CPU time used in the place; `None` without a control group on this machine.
     pub fn cpu_ns(&self) -> Option<u64> {
         Meter::new(Some(self.cgroup.as_ref()?), 0).cpu_ns()
     }
@@ -170,12 +171,12 @@ impl PlaceInstance {
         self.proof.as_ref()
     }
 
-    /// Returns where load is made in it, while it is up.
+    /// Returns the site that makes load in the place; `None` if the place is not up.
     pub fn site(&self) -> Option<Site> {
         self.agent.clone().map(Site::There)
     }
 
-    /// Returns what a mesh injected into it.
+    /// Returns the sidecar that a mesh injected into the place.
     pub fn injected(&self) -> Option<Injected> {
         self.place.injected(self.agent.as_ref()?)
     }

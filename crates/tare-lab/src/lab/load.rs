@@ -34,11 +34,11 @@ pub struct Load {
 const LANE: LaneId = LaneId(0);
 /// Extra time beyond the slice itself: its drain, and the round trip.
 const GRACE: DurationNs = DurationNs::from_secs(20);
-/// From the request to the start of a slice, in addition to two of the longest round trips.
+/// Time from the request to the start of a slice, in addition to twice the longest round trip.
 const LEAD: DurationNs = DurationNs::from_ms(2);
-/// A slice is repeated if a client begins later than its window divided by this …
+/// A slice is repeated if a client is late by more than the window divided by this.
 const LATE_SHARE: u64 = 10;
-/// … at most this often in all: a client may be delayed now and then.
+/// Most attempts at a slice with late clients: a client may be delayed now and then.
 const TRIES: u32 = 5;
 const WHY_CHARS_MAX: usize = 500;
 
@@ -113,8 +113,8 @@ impl Load {
         self.opening.as_ref()
     }
 
-    /// Returns the intervals of the last slice, if it kept them, client by client. Each begins at
-    /// its offset from the client's first interval.
+    /// Returns the intervals of the last slice, if they were kept, client by client. The start of
+    /// each is its offset from the client's first interval.
     pub fn intervals(&self) -> Result<Vec<Measured>, Failure> {
         let mut all: Vec<Measured> = Vec::new();
         for (site, load) in &self.clients {
@@ -176,7 +176,7 @@ impl Load {
                 (site, Slice { load: *load, lane: LANE, stretch })
             });
             let parts: Vec<Measured> = ask_all(asked, limit)?;
-            // When each began, by this process's clock.
+            // Start of each client's slice, by this process's clock.
             let began = parts.iter().zip(clients);
             let began = began.map(|(part, (site, _))| site.clock().here(part.began));
             let began: Vec<Instant> = began.collect();
@@ -228,7 +228,7 @@ pub fn run_together(
     let trip = trips.max().unwrap_or_default();
     let start = monotonic_now() + trip + trip + LEAD;
     let stretch = Stretch { start_at: Some(start), ..stretch };
-    // One reading more, so that the last interval is between two of them even if it ends late.
+    // An extra reading, so that the last interval ends before the last reading even if it is late.
     let intervals = stretch.window.as_ns().div_ceil(stretch.interval.as_ns().max(1));
     let times = u32::try_from(intervals + 2).unwrap_or(u32::MAX);
     std::thread::scope(|scope| {

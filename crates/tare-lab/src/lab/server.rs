@@ -34,14 +34,14 @@ pub struct Server {
     metered: MeterSource,
     port: u16,
     ready_within: DurationNs,
-    /// Its peers when it was last metered, if its site is an agent.
+    /// Peers at the time of the last metering; recorded only if the site is an agent.
     peers: Mutex<BTreeMap<IpAddr, u64>>,
 }
 
 #[derive(Debug)]
 enum Process {
     Started(ServerId),
-    /// Ended; the lines and bytes that it had logged.
+    /// The process has ended, after logging this many lines and bytes.
     Ended((u64, u64)),
     /// A cluster starts and ends it.
     Injected(Box<Injected>),
@@ -55,13 +55,13 @@ pub struct Starting<'a> {
     pub cpus: Vec<usize>,
     /// The control group that it is started in.
     pub cgroup: Option<Cgroup>,
-    /// The site and target that meter it, if not the server's own.
+    /// The site and target that meter the server; `None` for its own site and the server itself.
     pub metered: Option<MeterSource>,
 }
 
 /// Extra time for a reply, beyond the timeout of the request.
 const GRACE: DurationNs = DurationNs::from_secs(10);
-/// Limit of the output that a remote server's end is reported with.
+/// Limit of a remote server's output in the report of its end.
 const WORDS_CHARS_MAX: usize = 4000;
 
 impl Server {
@@ -132,7 +132,7 @@ impl Server {
             }
     }
 
-    /// Describes how it ended; `None` if only its place knows.
+    /// Describes how the server ended; `None` if this is unknown here.
     pub fn how_it_ended(&self) -> Option<String> {
         let Process::Started(server) = self.process else { return None };
         let told = self.ask(HowItEnded { server }, TIMEOUT).ok()??;
@@ -151,10 +151,10 @@ impl Server {
         self.site.gone(timeout).map(|error| error.named(&self.who))
     }
 
-    /// Returns what meters it. Call it once the server has replied: all its processes exist by
-    /// then.
+    /// Returns the site and target that meter the server. Call this once the server has replied:
+    /// all its processes exist by then.
     pub fn meter(&self) -> &MeterSource {
-        // Connections are open when the meter is made again, after warm-up.
+        // The meter is made again after warm-up, when connections are open and show the peers.
         if self.site.agent().is_some()
             && matches!(self.process, Process::Started(_))
             && let Ok(peers) = self.ask(Peers { port: self.port }, TIMEOUT)
@@ -165,7 +165,7 @@ impl Server {
         &self.metered
     }
 
-    /// Returns where requests about it are carried out.
+    /// Returns the site that carries out requests about the server.
     pub fn site(&self) -> &Site {
         &self.site
     }
@@ -191,7 +191,7 @@ impl Server {
         self.ask(Lines { path: path.to_owned() }, TIMEOUT).ok()?
     }
 
-    /// Reads its own count of requests, where it runs.
+    /// Reads the server's own count of requests at its site.
     pub fn count(&self, source: &CountSource) -> Option<u64> {
         match source {
             CountSource::Page { address, path, page } => page.parse(&self.page(*address, path)?),

@@ -62,7 +62,7 @@ impl Site {
         Ok(())
     }
 
-    /// Returns why the agent is gone, waiting for that up to `timeout`.
+    /// Waits up to `timeout` for the agent to end; returns why it is gone.
     pub fn gone(&self, timeout: DurationNs) -> Option<Failure> {
         self.agent().and_then(|agent| agent.loss_within(timeout))
     }

@@ -37,7 +37,7 @@ pub struct VariantSlot {
     pub folder: PathBuf,
     pub ports: Ports,
     pub server: Option<PlaceInstance>,
-    /// In the order of the variant's configuration.
+    /// The clients, in the order of the variant's configuration.
     pub clients: Vec<ClientSeat>,
     pub client_addresses: ClientAddresses,
     pub bypass: Option<Arc<Bypass>>,
@@ -92,7 +92,7 @@ pub struct LocalHost<'a> {
 }
 
 impl LocalHost<'_> {
-    /// Returns its address on tare's network, where places reach it; localhost without one.
+    /// Returns this machine's address on tare's network; localhost if there is no network.
     pub fn on_network(&self) -> IpAddr {
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
         self.network.map_or(localhost, Network::own_address)
@@ -112,7 +112,7 @@ impl VariantSlot {
         self.server.iter_mut().chain(hops)
     }
 
-    /// Returns the place of its only client, if it has one; hops beside the client are there.
+    /// Returns the only client's own place, if there is one; hops beside the client run there.
     fn client(&self) -> Option<&PlaceInstance> {
         self.clients.first().and_then(ClientSeat::instance)
     }

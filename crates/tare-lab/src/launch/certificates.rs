@@ -22,7 +22,7 @@ pub struct Certified {
 
 /// The identity of all sidecars, as a mesh would name it.
 const IDENTITY: &str = "spiffe://cluster.local/ns/default/sa/default";
-/// The server name that a client's sidecar requests from the server's.
+/// The server name that a client's sidecar requests from the server's sidecar.
 pub const SERVER_NAME: &str = "localhost";
 
 /// Returns a self-signed certificate for localhost, which clients do not verify.

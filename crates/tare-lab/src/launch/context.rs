@@ -36,8 +36,9 @@ pub struct LaunchContext<'a> {
     pub connections: u32,
     /// The address in the URL; `None` if tare chooses one.
     pub fixed: Option<SocketAddr>,
-    /// Layers in the path of its requests, and whether the server has read them.
+    /// Layers in the path of its requests.
     pub layers: &'a [LayerSpec],
+    /// Whether the server has read `layers`.
     pub layers_taken: Cell<bool>,
 }
 
@@ -71,7 +72,7 @@ impl LaunchContext<'_> {
         Ok((self.write("cert.pem", cert.as_bytes()), key))
     }
 
-    /// Writes both into one file.
+    /// Writes the certificate and its key into one file.
     pub(crate) fn certificate_with_key(&self) -> Result<PathBuf, Failure> {
         let Certified { cert, key, .. } = certificates::server_certificate()?;
         Ok(self.write_secret("both.pem", format!("{cert}{key}").as_bytes()))
@@ -112,11 +113,12 @@ impl LaunchContext<'_> {
 pub enum Ports {
     /// The kernel picks a free one.
     Kernel,
-    /// In turn, so that none is reused soon: no other process of this machine is there.
+    /// tare gives ports out in turn, so that none is reused soon. No other process of this machine
+    /// is in the place.
     InTurn,
 }
 
-/// Below the ephemeral ports of clients.
+/// Ports that are given out in turn, below the ephemeral ports of clients.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 impl Ports {
@@ -156,7 +158,7 @@ fn free_port(ip: IpAddr) -> Result<u16, Failure> {
     Err(Failure::environment("no free port: all were given out a moment ago"))
 }
 
-/// More than one round of any experiment needs.
+/// Number of recent ports to avoid: more than one round of any experiment needs.
 const GIVEN_OUT_MAX: usize = 100;
 
 pub(crate) fn utf8(path: &Path) -> Result<&str, Failure> {

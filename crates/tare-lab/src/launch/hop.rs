@@ -25,10 +25,11 @@ pub struct Hop {
     pub namespace: Option<Namespace>,
     /// Set if a cluster's mesh injected it.
     pub injected: Option<Injected>,
-    /// Connections are redirected to it; clients only know what is behind it.
+    /// Whether connections are redirected to it, so that clients only know the address behind it.
     pub intercepts: bool,
-    /// The address that it forwards to, and whether it uses TLS there.
+    /// The address that it forwards to.
     pub to: SocketAddr,
+    /// Whether it uses TLS to `to`.
     pub makes_tls: bool,
     /// The certificate that its clients see.
     pub shows: Option<CertificateKind>,
@@ -70,6 +71,6 @@ pub enum CertificateKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Upstream {
     pub address: SocketAddr,
-    /// Its certificate; set if it only accepts TLS.
+    /// The certificate that the target shows, if it only accepts TLS.
     pub shows: Option<CertificateKind>,
 }

@@ -33,12 +33,12 @@ const STATISTICS: [&str; 7] = [
     "ssl.no_certificate",
     LOGGED,
 ];
-/// Counts the log lines that it has buffered for writing.
+/// Istio's counter of log lines buffered for writing.
 const LOGGED: &str = "filesystem.write_buffered";
 const KNOWS_WITHIN: DurationNs = DurationNs::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Returns the part of a pod's proxy configuration that enables these metrics.
+/// Returns the part of a pod's proxy configuration that enables the metrics in `STATISTICS`.
 pub fn statistics() -> Value {
     json!({"inclusionSuffixes": STATISTICS})
 }
@@ -53,7 +53,7 @@ pub struct Injected {
     pub beside: Site,
     /// An agent in a pod without a sidecar.
     pub stranger: Site,
-    /// A server that it must know before there can be load.
+    /// A server that the sidecar must know before load can begin.
     pub leads_to: Option<SocketAddr>,
 }
 
@@ -80,7 +80,7 @@ impl Injected {
         self.admin_page("/clusters").is_some_and(|page| page.contains(&line))
     }
 
-    /// Waits until it knows the server that it leads to, or `stop` is set.
+    /// Waits until the sidecar knows the server in `leads_to`, or `stop` is set.
     pub fn wait_until_known(&self, stop: &AtomicBool) -> Result<(), Failure> {
         let Some(server) = self.leads_to else { return Ok(()) };
         let limit = monotonic_now() + KNOWS_WITHIN;
@@ -96,7 +96,7 @@ impl Injected {
         Ok(())
     }
 
-    /// Returns the lines that it has logged; their length is unknown, so the bytes are 0.
+    /// Returns the lines that the sidecar has logged, and 0 for the bytes, which are unknown.
     pub fn logged(&self) -> (u64, u64) {
         let page = self.admin_page(&format!("/stats?filter={LOGGED}")).unwrap_or_default();
         let line = page.lines().find_map(|line| line.strip_prefix(LOGGED)?.strip_prefix(": "));

@@ -25,7 +25,7 @@ pub struct LaunchSpec {
     pub env: Vec<(String, String)>,
     /// The server's own folder.
     pub folder: PathBuf,
-    /// Written before it starts.
+    /// Files that are written before the server starts.
     pub files: Vec<PlacedFile>,
     /// The address that it will listen on.
     pub address: SocketAddr,
@@ -50,7 +50,7 @@ pub struct PlacedFile {
     pub path: PathBuf,
     /// Its bytes, in base64.
     pub base64: String,
-    /// Only its owner may read it: it is a key.
+    /// Whether only the file's owner may read it, because it is a key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
 }
@@ -64,8 +64,8 @@ impl PlacedFile {
         Self { secret: true, ..Self::new(path, bytes) }
     }
 
-    /// Writes it, whatever the umask: servers that give up root can read it, a secret only its
-    /// owner.
+    /// Writes the file, regardless of the umask: a secret is readable only by its owner, any other
+    /// file also by servers that give up root.
     fn write(&self) -> Result<(), Failure> {
         let bytes = STANDARD.decode(&self.base64).map_err(|error| {
             Failure::usage(format!("{} is not base64: {error}", self.path.display()))
@@ -111,7 +111,7 @@ impl LaunchSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompanionSpec {
     pub argv: Vec<String>,
-    /// Exists while it is ready; removed by it at its end.
+    /// A file that the companion makes when it is ready, and removes when it ends.
     pub ready: PathBuf,
 }
 

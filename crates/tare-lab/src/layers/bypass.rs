@@ -50,7 +50,7 @@ struct BypassProof {
     name: String,
     bypass: Arc<Bypass>,
     before: Option<Counts>,
-    /// Each has one local connection to its application per client connection.
+    /// Number of sidecars; each has one local connection per client connection.
     sidecars: usize,
 }
 
@@ -64,10 +64,10 @@ impl LayerProof for BypassProof {
 
 /// Share of messages that may be in flight when counting begins or ends.
 const STRAY_SHARE: f64 = 0.02;
-/// Limit of messages from reading the server's own counts, which bypass TCP too.
+/// Limit of messages that bypass TCP without sidecars: tare's queries of the server's counts.
 const ASKED_MAX: u64 = 50;
 
-/// Each request and each reply is at least one message on every local connection.
+/// Expects at least one message per request and per reply on every local connection.
 fn judge(layer: String, counts: Option<Counts>, sidecars: u64, sent: Sent) -> Proof {
     let Some(counts) = counts else {
         return Proof { layer, held: false, text: "its counters cannot be read".into() };

@@ -22,7 +22,7 @@ use tare_model::Failure;
 pub struct Expected {
     pub layer: String,
     pub is_http: bool,
-    /// TLS on connections accepted by the process beside the server, or by the one between.
+    /// TLS that the server's sidecar, or the proxy between client and server, must accept.
     pub tls: Option<TlsTerms>,
 }
 
@@ -39,12 +39,12 @@ pub struct HopsProof {
 pub trait Counting: Debug {
     fn passed(&self) -> Option<ProxyCounts>;
 
-    /// Whether the query itself is counted.
+    /// Whether the process counts the query for its statistics.
     fn counts_asking(&self) -> bool {
         false
     }
 
-    /// Whether its connections outlast launches, so that handshakes are counted over its lifetime.
+    /// Whether the process's connections outlast launches; then all its handshakes are counted.
     fn outlasts(&self) -> bool {
         false
     }
@@ -79,7 +79,7 @@ impl Counting for ProgramCounting {
 #[derive(Debug)]
 struct Process {
     stand: HopPosition,
-    /// The address under which a server sees it.
+    /// The address from which the process may connect to the server.
     own: IpAddr,
     counting: Box<dyn Counting>,
     /// The namespace in which its connections are intercepted.
@@ -151,7 +151,7 @@ impl HopsProof {
             Ok(seen) if seen.version != Some(terms.max) => {
                 self.wrong.push(format!("it speaks {}, not {}", seen.word(), terms.max.word()));
             }
-            // Between sidecars, resumption is left to them.
+            // Whether sidecars resume sessions with each other is not checked.
             Ok(seen) if seen.resumes != terms.resumes && !terms.is_mutual => {
                 let does = if seen.resumes { "takes sessions up again" } else { "resumes none" };
                 self.wrong.push(format!("it {does}, which was not asked"));
@@ -295,7 +295,7 @@ impl HopsProof {
 }
 
 impl ProxyCounts {
-    /// Returns the increase since `before`, without the query itself.
+    /// Returns the increase since `before`, without tare's `own` queries.
     fn since(self, before: Self, own: u64) -> Self {
         let added = |now: Option<u64>, then: Option<u64>, own: u64| {
             now.zip(then).map(|(now, then)| now.saturating_sub(then + own))

@@ -14,10 +14,11 @@ use crate::launch::hop::Hop;
 use crate::launch::injected::{self, Injected};
 use tare_model::Failure;
 
-/// Prefixes of Envoy's statistics: a server's inbound listener, and upstream servers by direction,
-/// which leave out the control plane.
+/// Prefix of Envoy's statistics of a server's inbound listener.
 const COMING: &str = "listener.0.0.0.0_15006.";
+/// Prefix of Envoy's statistics of connections to the server beside it.
 const INBOUND: &str = "cluster.inbound|";
+/// Prefix of Envoy's statistics of connections to other servers, without the control plane.
 const OUTBOUND: &str = "cluster.outbound|";
 
 /// Istio's parameters between sidecars. The mesh's own authority issues the certificates.
@@ -162,7 +163,7 @@ impl Counting for Nothing {
 }
 
 /// Connections and handshakes are counted at the client's sidecar. The server's sidecar also counts
-/// refused strangers, so with mutual TLS its connections are left out.
+/// connections that it refused, so with mutual TLS its counts of these are left out.
 fn read(page: &str, stand: HopPosition, is_mutual: bool) -> ProxyCounts {
     let all = || page.lines().filter_map(|line| line.rsplit_once(": "));
     let sum = |start: &str, end: &str| -> u64 {

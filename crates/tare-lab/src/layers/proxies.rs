@@ -32,7 +32,7 @@ pub trait Program {
 
     fn argv(&self, program: &str, config: &str, job: &ProxySettings) -> Vec<String>;
 
-    /// Reads what passed so far from its statistics, which include the query itself if
+    /// Reads the program's counts so far from its statistics. They include the query itself if
     /// [`Program::counts_asking`] is true.
     fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<ProxyCounts>;
 
@@ -41,7 +41,7 @@ pub trait Program {
     }
 }
 
-/// A proxy's counts; `None` where it does not report one.
+/// A proxy's counts; `None` for a count that it does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProxyCounts {
     pub requests: Option<u64>,
@@ -65,15 +65,16 @@ pub struct ProxySettings {
     pub intercepts: bool,
     pub listen: SocketAddr,
     pub to: SocketAddr,
-    /// The certificate behind it that clients see, if it forwards bytes unchanged.
+    /// Certificate of the server or hop behind the proxy, if the proxy forwards bytes unchanged.
     pub passes_on: Option<CertificateKind>,
     pub statistics: SocketAddr,
     /// Number of connections that it must hold, both sides together.
     pub connections: u32,
     /// Source address of its own connections.
     pub source: Option<IpAddr>,
-    /// TLS on the connections that it accepts, and on those that it makes.
+    /// TLS on the connections that the proxy accepts.
     pub accepts: Option<JobTls>,
+    /// TLS on the connections that the proxy makes.
     pub makes: Option<JobTls>,
 }
 
@@ -85,8 +86,9 @@ pub struct JobTls {
     pub provider: Option<KeyProvider>,
     /// Its certificate; `None` for a client that is not asked for one.
     pub own: Option<OwnFiles>,
-    /// The authority that signs its peer's certificate; `shows` is the peer's kind.
+    /// The authority that signed the peer's certificate.
     pub authority: PathBuf,
+    /// Kind of the peer's certificate.
     pub shows: CertificateKind,
 }
 
@@ -94,7 +96,7 @@ pub struct JobTls {
 pub struct OwnFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// Both of these in one file.
+    /// Certificate and key in one file.
     pub both: PathBuf,
 }
 
@@ -108,7 +110,7 @@ pub struct TlsTerms {
     pub resumes: bool,
 }
 
-/// Proxies' defaults, towards a server or hop that requires TLS.
+/// Proxies' default parameters for TLS to a server or hop.
 const UPSTREAM: TlsTerms = TlsTerms {
     key: KeyKind::Rsa2048,
     is_mutual: false,
@@ -118,7 +120,7 @@ const UPSTREAM: TlsTerms = TlsTerms {
 };
 
 impl JobTls {
-    /// TLS from an HTTP hop to what is behind it, if that requires TLS.
+    /// TLS from an HTTP hop to the server or hop behind it, if that requires TLS.
     pub fn to(upstream: Upstream, context: &LaunchContext<'_>) -> Result<Option<Self>, Failure> {
         upstream.shows.map(|shows| Self::without_own(UPSTREAM, shows, context)).transpose()
     }
@@ -136,7 +138,7 @@ impl JobTls {
         Ok(Self { terms, shows, provider: None, own: None, authority })
     }
 
-    /// TLS between hops, with its own certificate. Writes its files into the context's folder.
+    /// TLS between hops, with a certificate for the layer. Writes files to the context's folder.
     pub fn new(terms: TlsTerms, context: &LaunchContext<'_>) -> Result<Self, Failure> {
         let own = certificates::layer_certificate(terms.key)?;
         let files = OwnFiles {
@@ -149,7 +151,7 @@ impl JobTls {
 }
 
 impl ProxySettings {
-    /// Returns the address to listen on: any for a sidecar, which is reached by several.
+    /// Returns the address to listen on; a sidecar listens on all addresses of its namespace.
     fn listens_on(&self) -> SocketAddr {
         match self.is_sidecar {
             true => {

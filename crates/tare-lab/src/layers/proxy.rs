@@ -20,7 +20,7 @@ const LEAVING_PORT: u16 = 15_001;
 const COMING_PORT: u16 = 15_006;
 const ADMIN_PORT: u16 = 15_000;
 
-/// TLS between its sidecars or towards clients, with a mesh's parameters.
+/// TLS between the layer's sidecars or towards clients, with a mesh's parameters.
 fn terms(spec: &ProxySpec) -> Option<TlsTerms> {
     let terms = TlsTerms {
         key: spec.key(),
@@ -49,7 +49,7 @@ fn job(
         (HopPosition::BesideServer, _) => (own()?, None),
         (HopPosition::BesideClient, _) => (None, own()?),
         (HopPosition::Between, true) => (own()?, JobTls::to(to, context)?),
-        // It forwards whatever its clients and the server speak.
+        // A TCP proxy forwards the bytes of clients and the server unchanged.
         (HopPosition::Between, false) => (None, None),
     };
     Ok(ProxySettings {

@@ -166,7 +166,7 @@ impl Cgroup {
         Ok(path)
     }
 
-    /// Returns the files to which a process writes its PID to enter.
+    /// Returns the files to which a process writes its PID to enter the group.
     pub fn entrances(&self) -> Vec<PathBuf> {
         let all = std::iter::once(&self.path).chain(&self.limiting).chain(&self.sockets);
         all.map(|path| path.join("cgroup.procs")).collect()

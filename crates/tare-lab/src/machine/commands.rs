@@ -21,8 +21,9 @@ use tare_model::Failure;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub worked: bool,
-    /// Its standard output and standard error.
+    /// The command's standard output.
     pub out: String,
+    /// The command's standard error.
     pub err: String,
     /// Its error output in one line; if it did not run to its end, the reason.
     pub said: String,
@@ -103,7 +104,7 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
 pub fn run_as(mut command: Command, program: &str, limit: DurationNs) -> Outcome {
     let failed = |said: String| Outcome { said, ..Outcome::default() };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Its own group, so that it can be killed with its children.
+    // The command has its own process group, so that it can be killed with its children.
     command.process_group(0);
     // It is killed when tare dies, so that it creates nothing after the cleanup.
     end_with_starter(&mut command);

@@ -112,8 +112,8 @@ pub fn tree(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Returns the `schedstat` paths of its threads: nanoseconds running, nanoseconds waiting, time
-/// slices.
+/// Returns the `schedstat` file of each thread of a process. It holds nanoseconds running,
+/// nanoseconds waiting and the number of time slices.
 pub fn schedstats(pid: u32) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     entries.flatten().map(|entry| entry.path().join("schedstat")).collect()
@@ -138,7 +138,7 @@ pub fn rss_bytes(pid: u32) -> Option<u64> {
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Returns its initial environment, one entry each, unless the process has overwritten it.
+/// Returns the entries of a process's initial environment, unless it has overwritten them.
 pub fn environment(pid: u32) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let entries = bytes.split(|byte| *byte == 0);

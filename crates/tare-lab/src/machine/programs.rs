@@ -13,12 +13,12 @@ pub fn find(names: &[&str]) -> Option<PathBuf> {
     look(names).ok().flatten()
 }
 
-/// Returns whether a file near tare, which belongs to it by its name, is safe to use as root.
+/// Returns whether a file that comes with tare's program is safe to use. Only root refuses any.
 pub fn is_ours(path: &Path) -> bool {
     !is_root() || owned::check_near_program(path).is_ok()
 }
 
-/// Returns the program, or `None`, or why an existing one is not run.
+/// Returns the program, `None` if there is none, or why the one that exists is not run.
 fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Servers may be outside the PATH of ordinary users.

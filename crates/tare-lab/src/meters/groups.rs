@@ -17,7 +17,7 @@ pub struct Group {
     /// The file that counts how often a quota throttled it.
     quota: Option<PathBuf>,
     is_v1: bool,
-    /// This process is in it, and its own use is subtracted.
+    /// Whether this process is in the group, so that its use must be subtracted.
     holds_us: bool,
 }
 
@@ -125,7 +125,7 @@ impl Probe for Group {
     }
 }
 
-/// Returns whether it looks like an ID of clusters and runtimes, which cannot form a path.
+/// Returns whether a text looks like an ID of a cluster or runtime. Such a text contains no path.
 fn is_id(text: &str) -> bool {
     text.len() >= ID_CHARS_MIN && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
 }
@@ -198,7 +198,7 @@ fn value(text: &str, key: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Subtracts the time that one of its processes used, in proportion to user and system.
+/// Subtracts `ns` of CPU time; user and system time shrink in proportion.
 fn subtract_cpu(used: Counters, ns: u64) -> Counters {
     let share = ns as f64 / used.cpu_ns().max(1) as f64;
     let part = |of: u64| of.saturating_sub((of as f64 * share) as u64);

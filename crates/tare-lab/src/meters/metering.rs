@@ -45,7 +45,8 @@ struct Part {
 pub struct Metering {
     /// Hops, starting with the one nearest to the client; the server is last.
     parts: Vec<Part>,
-    /// Shared by all parts: this end of the link to the server's place, the kernel's interrupts.
+    /// Probes shared by all parts: of this end of the link to the server's place, and of the
+    /// kernel's interrupts.
     shared: Vec<Box<dyn Probe>>,
 }
 
@@ -128,8 +129,8 @@ impl Meter for Metering {
     }
 }
 
-/// Returns the threads of all parts; none if the server's are unknown, as the hops' threads would
-/// pass for all.
+/// Returns the threads of all parts; none if the server's are unknown, because the hops' threads
+/// alone would be taken for all.
 fn threads_of<T>(parts: &[T], threads: impl Fn(&T) -> &Vec<[u64; 2]>) -> Vec<[u64; 2]> {
     match parts.last().map(&threads) {
         Some(own) if !own.is_empty() => parts.iter().flat_map(threads).copied().collect(),
@@ -159,8 +160,8 @@ pub fn quiesce(meters: &[&Metering], quiet: Quiet) -> bool {
     ask_all(asked, TIMEOUT).is_ok_and(|stand| stand.into_iter().all(|stands| stands))
 }
 
-/// Reads all of them at one instant of this machine's clock and again after each interval; returns
-/// a row for each.
+/// Reads all these meters at one instant of this machine's clock and again after each interval;
+/// returns a row for each meter.
 pub fn sample(
     meters: &[Option<&Metering>],
     from: Instant,

@@ -33,8 +33,8 @@ pub trait Probe: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Footprint {
-    /// Resident memory now; `None` if it cannot be read. Pages that processes share count once for
-    /// each.
+    /// Resident memory now; `None` if it cannot be read. A page that several processes share is
+    /// counted once for each of them.
     pub rss_bytes: Option<u64>,
     /// Periods so far in which a quota throttled it.
     pub throttled_periods: u64,
@@ -71,7 +71,7 @@ impl ProcessFiles {
     }
 
     pub fn footprint(&self) -> Footprint {
-        // The first process is a container's launcher; the last is in the limited group.
+        // In a container the first process is the launcher, and the last is in the limited group.
         let ends = self.pids.first().into_iter().chain(self.pids.last());
         let throttled = ends.map(|pid| throttled_periods(&pid.to_string())).max();
         Footprint {

@@ -55,8 +55,8 @@ pub fn group() -> Result<(&'static str, u32), Failure> {
 }
 
 impl Namespace {
-    /// Returns the command that starts a sidecar in it, in the group exempt from its rules, with no
-    /// capability but CAP_SETGID.
+    /// Returns the command that starts a sidecar in this namespace, in the group that its rules
+    /// exempt, with no capability but CAP_SETGID.
     pub fn enter(&self, argv: Vec<String>) -> Result<Vec<String>, Failure> {
         let found = |name: &str, from: &str| -> Result<String, Failure> {
             Ok(programs::need(&[name], from)?.display().to_string())

@@ -6,8 +6,8 @@ use std::fs;
 /// Returns the TCP ports on which any of these processes accepts connections.
 pub fn ports_of(pids: &[u32]) -> BTreeSet<u16> {
     let inodes: BTreeSet<u64> = pids.iter().flat_map(|pid| sockets_of(*pid)).collect();
-    // They may be in a network namespace of their own; its tables are read through the first
-    // process.
+    // The processes may have a network namespace of their own; its tables are read through the
+    // first process.
     let Some(first) = pids.first() else { return BTreeSet::new() };
     let tables = ["tcp", "tcp6"].map(|name| format!("/proc/{first}/net/{name}"));
     let texts = tables.iter().filter_map(|path| fs::read_to_string(path).ok());

@@ -42,9 +42,9 @@ fn version(connection: &ClientConnection) -> Option<TlsVersion> {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// A proxy rejects this itself, so that the server behind it counts no request.
+/// An invalid request. A proxy rejects it, so that the server behind the proxy counts nothing.
 const NONSENSE: &[u8] = b"WHO\r\n\r\n";
-/// The first bytes show whether something is a reply.
+/// Number of first bytes that show whether something is a reply.
 const LOOKED_AT: usize = 5;
 
 fn connect(address: SocketAddr) -> Result<TcpStream, String> {
@@ -54,7 +54,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Returns whether it serves an unencrypted request.
+/// Returns whether the server at this address serves an unencrypted request.
 pub fn serves_plain_text(address: SocketAddr) -> Result<bool, String> {
     let mut stream = connect(address)?;
     Ok(is_served(&mut stream, address))

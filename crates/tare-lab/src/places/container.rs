@@ -85,7 +85,7 @@ impl PlaceKind for ContainerSpec {
     }
 }
 
-/// podman's default is crun, which fails if both cgroup versions are mounted.
+/// Checks podman's default runtime: crun fails if both cgroup versions are mounted.
 fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), Failure> {
     if spec.engine != "podman" || spec.runtime.is_some() || !runtime_command::has_both_cgroups() {
         return Ok(());
@@ -136,7 +136,7 @@ impl Container {
             add(&["--cap-add", capability.trim_start_matches("CAP_")]);
         }
         if let Some(runtime) = &self.spec.runtime {
-            // podman takes it before its command (below), the others after.
+            // podman takes this flag before its command (see below), other engines after it.
             match self.spec.engine.as_str() {
                 "podman" => {}
                 _ => add(&["--runtime", runtime]),
@@ -191,7 +191,7 @@ impl Container {
     }
 }
 
-/// The engine's name of a limit, its name in /proc, and a value that is enough.
+/// Resource limits: the engine's name, the name in /proc, and a sufficient value.
 const LIMITS: [(&str, &str, u64); 2] =
     [("nofile", "Max open files", 65_536), ("nproc", "Max processes", 32_768)];
 

@@ -159,7 +159,7 @@ impl Pod {
         pod::container_name(&self.spec, self.manifest.as_ref())
     }
 
-    /// Its Service's name, as the cluster's proxies write it.
+    /// The name of the place's Service in the statistics of the cluster's proxies.
     fn service_name(&self) -> String {
         let namespace = self.ground.as_ref().map_or("", |ground| &ground.namespace);
         format!("{}.{namespace}.svc.cluster.local", self.context.tag)
@@ -169,7 +169,7 @@ impl Pod {
         self.spec.host_network || self.spec.via != Default::default()
     }
 
-    /// Creates the objects that its successive pods share, once.
+    /// Creates, once, the objects that all pods of this place share.
     fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<ClusterNamespace>, Failure> {
         if let Some(ground) = &self.ground {
             return Ok(ground.clone());
@@ -379,7 +379,7 @@ impl Pod {
 }
 
 impl Place for Pod {
-    /// Its server's pod may have moved to another node.
+    /// Whether the pod's node still fits: its server's pod may have moved to another node.
     fn fits(&self, clusters: &Clusters) -> bool {
         let server = self.server_node(clusters);
         let is_there = server.as_ref() == Some(&self.spot.node);
@@ -389,7 +389,7 @@ impl Place for Pod {
 
     fn begin(&mut self, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         if self.begun {
-            // A round that failed before waiting has already created the pod.
+            // An earlier round created the pod, but failed before it waited for the pod.
             return Ok(());
         }
         let ground = self.prepare(resources)?;
@@ -525,7 +525,7 @@ impl Place for Pod {
         Some(PathBuf::from(FOLDER).join("server"))
     }
 
-    /// True if its node is this machine, and it runs on the node's own kernel.
+    /// True if the pod's node is this machine, and the pod runs on the node's own kernel.
     fn has_our_cpus(&self) -> bool {
         let here = SystemIdentity::probe();
         self.node == here && !matches!(self.kernel, Kernel::Gvisor | Kernel::Machine)

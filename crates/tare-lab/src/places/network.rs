@@ -151,12 +151,12 @@ impl Network {
         self.mac(host_number(index), 1)
     }
 
-    /// This machine's end of the link to a place's namespace.
+    /// The name of this machine's end of the link to a place's namespace.
     pub fn link(&self, index: u8) -> String {
         format!("tare-v{}-{index}", self.range.0)
     }
 
-    /// This machine's end of the link to a virtual machine.
+    /// The name of this machine's end of the link to a virtual machine.
     pub fn tap(&self, index: u8) -> String {
         format!("tare-t{}-{index}", self.range.0)
     }
@@ -196,7 +196,7 @@ impl Network {
 
     pub fn detach_namespace(&self, index: u8, name: &str) {
         let link = self.link(index);
-        // Delete the link itself: its end inside outlives the namespace's name for a moment.
+        // Delete the link explicitly: the namespace, with the other end, briefly outlives its name.
         run(&["ip", "link", "delete", &link], TIMEOUT);
         run(&["ip", "netns", "delete", name], TIMEOUT);
     }
@@ -242,15 +242,15 @@ fn not_shaped(said: &str, is_delayed: bool) -> String {
     format!("cannot shape the link: {said}")
 }
 
-/// Places have the addresses after this machine's.
+/// Returns the last byte of a place's address; this machine's is 1.
 fn host_number(index: u8) -> u8 {
     index + 2
 }
 
-/// Limited by the addresses in a range.
+/// Limit of places, as each has an address of the range.
 pub const PLACES_MAX: usize = 250;
 
-/// Identifies this process uniquely: pids are reused.
+/// Derives bytes from the pid and start time of this process, since pids are reused.
 fn owner() -> [u8; 3] {
     let pid = std::process::id();
     let started = crate::machine::processes::Stat::read(pid).map_or(0, |stat| stat.started_ticks);

@@ -25,7 +25,7 @@ use tare_model::Failure;
 /// The only capabilities that servers get: to drop root, kill their workers and bind low ports.
 pub const CAPABILITIES: [&str; 5] =
     ["CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID"];
-/// Their numbers in the kernel's interface.
+/// Numbers of these capabilities in the kernel's interface.
 pub const CAPABILITY_NUMBERS: [u32; 5] = [0, 5, 10, 6, 7];
 /// Folders that a user's root must have.
 const MOUNT_POINTS: [&str; 4] = ["dev", "proc", "tmp", "run"];
@@ -191,7 +191,7 @@ impl Oci {
         self.context.folder.join("bundle")
     }
 
-    /// Files of the root that the tmpfs on /tmp and /run would hide.
+    /// Folder for the root's files that the tmpfs on /tmp and /run would hide.
     fn covered(&self) -> PathBuf {
         self.context.folder.join("covered")
     }
@@ -204,7 +204,7 @@ impl Oci {
         format!("{}-{}", self.context.tag, self.starts)
     }
 
-    /// Returns its runtime's status of it, or the runtime's error.
+    /// Returns the container's status from its runtime, or the runtime's error.
     fn status(&self) -> String {
         let (state, id) = (self.state().display().to_string(), self.id());
         let argv = runtime_command::command_line(&self.program, &["--root", &state, "state", &id]);
@@ -298,7 +298,7 @@ impl Oci {
             linux["cgroupsPath"] = json!(format!("{}/tare-box", cgroup.name));
         }
         let agent = if self.spec.root.is_some() { "/run/tare-agent" } else { AGENT };
-        // Not every root may raise the limit; a container can have as much as this process.
+        // Even root may be unable to raise limits, so the container gets those of this process.
         let files = tare_io::system::raise_open_files(FILES).min(FILES);
         let locked = tare_io::system::raise_locked_memory();
         json!({
@@ -406,7 +406,7 @@ impl Place for Oci {
     }
 
     fn namespace(&self) -> Option<Namespace> {
-        // With another kernel, packets bypass the rules of this one.
+        // If the container has another kernel, its packets bypass this kernel's rules.
         let is_ours = kernel(&self.spec) == Kernel::Shared;
         let name = self.context.tag.clone();
         is_ours.then_some(Namespace { name, address: self.address })

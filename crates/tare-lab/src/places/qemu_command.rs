@@ -18,7 +18,7 @@ pub struct Machine<'a> {
     /// File for the kernel's console output.
     pub console: &'a Path,
     pub tap: &'a str,
-    /// Puts the tap on the bridge.
+    /// Script that puts the tap on the bridge.
     pub tap_script: &'a Path,
     pub mac: &'a str,
     pub confidential: Option<Confidential>,
@@ -29,7 +29,7 @@ pub struct Machine<'a> {
 const GUARD: &str = "tare0";
 
 impl Machine<'_> {
-    /// Returns the command line. QEMU's standard input and output are the agent's.
+    /// Returns the command line. QEMU connects its standard input and output to the agent.
     pub fn argv(&self) -> Vec<String> {
         let mut argv: Vec<String> = vec![self.program.display().to_string()];
         let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));

@@ -16,7 +16,7 @@ pub struct Root<'a>(pub &'a Path);
 
 /// Folders that servers expect; `/tmp` and `/run` can be written to.
 const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "tmp", "run", "var/log", "var/run", "etc"];
-/// Links in the root of systems with a merged /usr: /lib is usr/lib.
+/// Links in the root of systems with a merged /usr, such as /lib to usr/lib.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 /// Users in a place: root, and those that servers switch to.
 const PASSWD: &str = "root:x:0:0:root:/:/bin/sh\nwww-data:x:33:33:www-data:/:/bin/false\n\
@@ -26,7 +26,7 @@ const HOSTS: &str = "127.0.0.1 localhost tare\n";
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 impl Root<'_> {
-    /// Fills it with the agent and what servers need.
+    /// Fills the folder with the agent and the files that servers need.
     pub fn fill(&self, agent: &Path, needs: &[PathBuf]) -> Result<(), Failure> {
         for folder in FOLDERS {
             self.folder(Path::new(folder))?;
@@ -57,7 +57,7 @@ impl Root<'_> {
         self.copy(agent, Path::new(AGENT))
     }
 
-    /// Creates a folder and its parents, where this machine's links lead.
+    /// Creates a folder and its parents, following the links of this machine's root.
     fn folder(&self, path: &Path) -> Result<PathBuf, Failure> {
         let whole = Path::new("/").join(path);
         let real = fs::canonicalize(&whole).unwrap_or(whole);
@@ -123,7 +123,7 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// Everything is copied into the place; a larger folder was probably named by mistake.
+/// Limit of files copied into a place; a larger folder was probably named by mistake.
 const FILES_MAX: usize = 20_000;
 
 fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {

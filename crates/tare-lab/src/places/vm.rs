@@ -24,13 +24,14 @@ use crate::machine::commands;
 use crate::machine::programs;
 use tare_model::{Failure, Fault};
 
-/// With KVM, a guest answers within a second or two.
+/// Timeout with KVM, under which a guest usually answers within two seconds.
 const KVM_WITHIN: DurationNs = DurationNs::from_secs(12);
+/// Timeout under emulation.
 const TCG_WITHIN: DurationNs = DurationNs::from_secs(120);
 /// Whether a guest has booted with KVM on this machine; `None` until one was tried.
 static KVM_BOOTS: Mutex<Option<bool>> = Mutex::new(None);
 
-/// Returns what the machine lacks for it. `root` is `/`, or a test's folder.
+/// Returns what this machine lacks for such a guest. `root` is `/`, or a test's folder.
 fn missing(kind: Confidential, root: &Path) -> Option<String> {
     let (parameter, what) = match kind {
         Confidential::Tdx => ("/sys/module/kvm_intel/parameters/tdx", "TDX"),
@@ -288,8 +289,9 @@ impl Vm {
     }
 }
 
-/// A panic is reported by its own line and the agent's, without the trace that follows.
+/// Text of the console line that reports a panic; the trace after it is left out.
 const PANIC: &str = "Kernel panic";
+/// Start of the agent's lines on the console.
 const AGENT: &str = "tare-agent: ";
 
 /// Reads why a guest ended from its console: a panic, or else the last line.

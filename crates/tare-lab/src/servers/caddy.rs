@@ -59,10 +59,9 @@ impl ServerKind for CaddySpec {
             ),
             false => String::new(),
         };
-        // Caddy's own defaults. Go's server sends a file's first 512 bytes with the head and the
-        // rest in a second segment; no setting changes that. Caddy's metrics count requests by
-        // labels, which costs more than what is to be measured: without an access log the count
-        // stays unknown.
+        // These are Caddy's defaults. Go's server sends a file's first 512 bytes with the head and
+        // the rest in a second segment; no setting changes that. Caddy's metrics count requests by
+        // labels, at too high a cost: without an access log, requests are not counted.
         let text = format!(
             "{{
     admin off

@@ -51,7 +51,7 @@ impl ServerKind for NginxSpec {
     }
 
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
-        // In places with their own programs it is looked up there.
+        // In places with their own programs, nginx is looked up there.
         let program = match (context.our_programs, &self.program) {
             (true, _) => utf8(&program(self)?)?.to_owned(),
             (false, Some(program)) => utf8(program)?.to_owned(),
@@ -92,9 +92,9 @@ impl ServerKind for NginxSpec {
 }
 
 /// Distributions' settings (`sendfile on`, `tcp_nopush on`), except what would disturb a
-/// measurement: no access log unless requested, as many files and connections as the load needs, no
-/// end of kept connections, a backlog for all of them at once, and one TLS session cache for all
-/// workers, so that resumption does not depend on which worker accepts.
+/// measurement. There is no access log unless requested, limits and the backlog suffice for all
+/// connections of the load, kept connections do not end, and all workers share a TLS session cache,
+/// so that resumption does not depend on which worker accepts.
 fn config_text(
     spec: &NginxSpec,
     context: &LaunchContext<'_>,

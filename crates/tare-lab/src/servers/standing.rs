@@ -1,4 +1,4 @@
-//! A server that already runs: a launch is a command that restarts it, run to its end.
+//! A server that already runs: each launch runs a command that restarts it, and waits for its end.
 
 use std::path::PathBuf;
 

@@ -40,15 +40,15 @@ pub struct Connection {
 /// State of a connection: the event that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No connection.
+    /// There is no connection.
     Free,
     Connecting,
     Handshaking,
-    /// Requests, or their replies.
+    /// Waits for requests, or for their replies.
     Open,
-    /// The end of a pause that the source asked for.
+    /// Waits for the end of a pause that the source asked for.
     Resting,
-    /// The server to close, after the last request of this connection.
+    /// Waits for the server to close, after the last request of this connection.
     Closing,
 }
 

@@ -49,7 +49,8 @@ impl PendingRequest {
 pub struct Flights {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Flights under way, the oldest first. All timeouts are equal, so it is the first to expire.
+    /// Flights under way, the oldest first. All timeouts are equal, so the oldest flight is the
+    /// first to expire.
     by_age: List,
     /// Number of connections that carry flights.
     connections: u32,
@@ -59,7 +60,7 @@ pub struct Flights {
 struct Entry {
     flight: Flight,
     age: Link,
-    /// Its link in the list of its connection.
+    /// The flight's link in the list of its connection.
     neighbours: Link,
 }
 
@@ -87,7 +88,7 @@ impl Flights {
         Self { entries, free, by_age: List::EMPTY, connections: 0 }
     }
 
-    /// How many are under way.
+    /// Number of flights under way.
     pub fn len(&self) -> u32 {
         self.by_age.len()
     }
@@ -96,12 +97,12 @@ impl Flights {
         self.by_age.is_empty()
     }
 
-    /// How many connections carry them.
+    /// Number of connections that carry flights.
     pub fn connections(&self) -> u32 {
         self.connections
     }
 
-    /// The one that has been under way longest.
+    /// The flight that has been under way longest.
     pub fn oldest(&self) -> Option<FlightId> {
         self.by_age.first().map(FlightId)
     }

@@ -397,7 +397,7 @@ impl Engine {
             // to read the rest.
             return self.waits.start(slot, now);
         }
-        // Its only request has failed without it, or it takes no more.
+        // The connection's only request has failed but left it open, or it takes no more requests.
         if self.config.lifetime == Lifetime::PerRequest || connection.draining {
             return self.drop_connection(io, slot);
         }

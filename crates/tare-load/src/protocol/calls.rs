@@ -17,12 +17,12 @@ use crate::tally::Tally;
 
 pub struct CallsLane {
     call: Call,
-    /// Only the first worker has one; the others do nothing.
+    /// Connection for call orders. Only the first worker has one; the others do nothing.
     control: Option<Control>,
     life: Life,
 }
 
-/// Added to the length of the order.
+/// Timeout of an answer, in addition to the length of the order.
 const TIMEOUT: DurationNs = DurationNs::from_secs(20);
 
 impl CallsLane {

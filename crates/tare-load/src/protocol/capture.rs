@@ -19,7 +19,7 @@ pub enum Wanted {
     /// Nothing: bytes are only counted.
     #[default]
     Nothing,
-    /// A hash of the body, of a random few.
+    /// A hash of the body, for a random few replies.
     Few,
     /// The headers, a hash of the body, and the start of the body.
     Hashes,
@@ -169,7 +169,7 @@ impl Capture {
         }
     }
 
-    /// The body's hash, if the reply is one of the few.
+    /// The body's hash, if the reply is one of the few that are hashed.
     pub fn hash_of_few(&self) -> Option<[u8; 32]> {
         let Body::Few(Few { so_far: Some(so_far), .. }) = &self.body else { return None };
         so_far.clone().finish().as_ref().try_into().ok()
@@ -232,7 +232,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Clears it after it was looked at, or when its connection ends.
+    /// Clears the capture once it has been read, or when its connection ends.
     pub fn forget(&mut self) {
         self.text.clear();
         self.headers.clear();

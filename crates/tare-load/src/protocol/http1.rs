@@ -202,7 +202,7 @@ impl ReplyParser {
         Ok(())
     }
 
-    /// True when the reply is complete with its head (it has no body).
+    /// Returns true if the reply ends with its head, because it has no body.
     fn advance_head(
         &mut self,
         input: &mut &[u8],
@@ -242,7 +242,7 @@ impl ReplyParser {
         // Never copy more than a head can hold, so that a large body behind it is not copied.
         let before = self.partial_head.len();
         let room = (HEAD_LIMIT_BYTES + 1 - before).min(input.len());
-        // Only looks for the end: a head that arrives byte by byte must not be parsed for each.
+        // Only looks for the end, so that a head that arrives byte by byte is parsed once.
         let end = find_head_end(&self.partial_head, &input[..room]);
         self.partial_head.extend_from_slice(&input[..end.unwrap_or(room)]);
         *input = &input[end.unwrap_or(room)..];
@@ -295,7 +295,7 @@ impl ReplyParser {
         if capture.wants_headers() {
             let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
             let mut head = httparse::Response::new(&mut headers);
-            // It has been parsed successfully before.
+            // The head has been parsed successfully before.
             let _ = head.parse(bytes);
             for header in head.headers.iter() {
                 capture.add_header(header.name, header.value);
@@ -337,7 +337,8 @@ fn find_head_end(before: &[u8], more: &[u8]) -> Option<usize> {
 
 /// `None` while the head is incomplete.
 fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
-    // httparse would skip it, so that the end of a head would depend on how it was cut.
+    // httparse would skip a leading line end; where the head ends would then depend on how the
+    // bytes arrive.
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(ReplyDefect::BadHead { what: "it starts with an empty line".into() });
     }
@@ -366,7 +367,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
         let name = header.name;
         if name.eq_ignore_ascii_case("content-length") {
             let value = content_length(header.value)?;
-            // An error even if both are equal: a proxy may have read only one of them.
+            // A second length is an error even if equal: a proxy may have read only one of them.
             if let Some(first) = length.replace(value) {
                 return Err(ReplyDefect::TwoContentLengths { first, second: value });
             }

@@ -73,8 +73,8 @@ impl Codec for MessageCodec {
         Room::Ready(1)
     }
 
-    /// Each datagram begins with its number, so that a duplicate of the last reply is not taken for
-    /// this one's.
+    /// Each datagram begins with its number, so that a duplicate of the last reply is not mistaken
+    /// for the reply to this one.
     fn encode(&mut self, slot: u32, _request: Request<'_>, out: &mut Vec<u8>) -> Encoded {
         let connection = &mut self.connections[slot as usize];
         let bytes = if self.messages.datagrams {

@@ -8,7 +8,7 @@ pub struct Reply {
     pub status: u16,
     /// The server lets the connection be used again.
     pub keep_alive: bool,
-    /// Decoded: without chunk framing.
+    /// Bytes of the decoded body, without chunk framing.
     pub body_bytes: u64,
     /// The protocol's own result besides the status, such as one in trailers. [`GOOD`] if the
     /// protocol has none.

@@ -51,7 +51,7 @@ pub struct StreamWorker<'a> {
     pub worker: u32,
     pub session: u64,
     pub alone: bool,
-    /// Ends any wait.
+    /// Ends any wait when set.
     pub stop: &'a Arc<AtomicBool>,
 }
 
@@ -77,12 +77,12 @@ pub fn receive_bytes(message_bytes: u32) -> usize {
     message_bytes.clamp(4 << 10, 128 << 10) as usize
 }
 
-/// Longest wait for room or bytes, so that a stop is noticed.
+/// Longest single wait for room or bytes, so that a request to stop is noticed in time.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
 /// Longest wait for bytes under way after the end of a slice.
 const DRAIN: DurationNs = DurationNs::from_secs(5);
 const DRAIN_CHECK: DurationNs = DurationNs::from_us(500);
-/// Small messages that are sent per reading of the clock.
+/// Number of small messages sent per reading of the clock.
 const SENDS_A_CLOCK_READING: u32 = 16;
 const SMALL: u32 = 4096;
 const GREETING_TRIES: u32 = 20;
@@ -199,7 +199,7 @@ impl StreamLane {
         Ok((tally, report))
     }
 
-    /// Whole messages that were sent, or received in reverse.
+    /// Returns the number of whole messages sent; in reverse mode, received.
     fn messages(&self) -> u64 {
         self.done.iter().map(|bytes| bytes / u64::from(self.message_bytes)).sum()
     }
@@ -401,7 +401,7 @@ impl StreamLane {
 
     fn retransmits(&self) -> u64 {
         match self.config.endpoint {
-            // In reverse, retransmits are the other side's.
+            // In reverse, the endpoint retransmits, and its count is not known here.
             Endpoint::Udp(_) => 0,
             _ if self.reverse => 0,
             _ => self.sockets.iter().map(|socket| socket::retransmits(socket.as_raw_fd())).sum(),

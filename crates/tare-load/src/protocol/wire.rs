@@ -14,7 +14,7 @@ pub const CALLED_BYTES: usize = 24;
 pub const REPLY: u8 = 0x80;
 pub const TAG_BYTES: usize = 8;
 
-/// The first bytes of a numbered datagram, if it is long enough.
+/// Returns the tag with which a datagram of this number begins, if it is long enough.
 pub fn tag(number: u64) -> [u8; TAG_BYTES] {
     let mut tag = [0; TAG_BYTES];
     tag[0] = number as u8 & !REPLY;
@@ -22,7 +22,7 @@ pub fn tag(number: u64) -> [u8; TAG_BYTES] {
     tag
 }
 
-/// The number of a request.
+/// Returns the number in a request's tag.
 pub fn number_of(tag: &[u8; TAG_BYTES]) -> u64 {
     let mut above = [0; 8];
     above[..TAG_BYTES - 1].copy_from_slice(&tag[1..]);
@@ -45,8 +45,9 @@ pub fn with_cookie(greeting: &[u8; GREETING_BYTES], cookie: u32) -> [u8; GREETIN
 
 /// Asks for a count, on a connection for counts.
 pub const ASK: u8 = b'?';
-/// Start and end what is sent, on a connection for a reverse stream.
+/// Makes the endpoint start sending, on a connection for a reverse stream.
 pub const GO: u8 = b'g';
+/// Makes the endpoint stop sending, on a connection for a reverse stream.
 pub const STOP: u8 = b's';
 /// Answer: the request has been carried out.
 pub const DONE: u8 = b'd';
@@ -67,13 +68,15 @@ pub enum Purpose {
     Receive { message_bytes: u32 },
     /// The endpoint sends a stream.
     Send { message_bytes: u32, nodelay: bool },
-    /// Counts of a session.
+    /// The client asks for counts of a session.
     Count,
-    /// Calls into the kernel.
+    /// The client orders calls into the kernel.
     Calls,
-    /// To serve on another port too. Answered by [`DONE`] if it is carried out.
+    /// The client asks the endpoint to serve on another port too. Answered by [`DONE`] if it is
+    /// carried out.
     Listen { port: u16 },
-    /// To end; the session is the endpoint's token. Answered by [`DONE`] if it is carried out.
+    /// The client asks the endpoint to quit; `session` is the endpoint's token. Answered by
+    /// [`DONE`] if it is carried out.
     Quit,
 }
 
@@ -129,7 +132,7 @@ impl Greeting {
 /// Counters of a session, and the time on the endpoint's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Received, or sent in a reverse stream.
+    /// Bytes received or, in a reverse stream, sent.
     pub bytes: u64,
     pub messages: u64,
     /// Pieces with wrong content.

@@ -74,7 +74,7 @@ impl Lane {
     }
 
     pub fn close(&mut self) {
-        // The sockets of the others close when they are dropped.
+        // Lanes of other kinds close their sockets when they are dropped.
         if let Self::Exchange(lane) = self {
             lane.close();
         }
@@ -104,7 +104,7 @@ fn wait_until(start: Instant) -> Instant {
         if left == DurationNs::ZERO {
             return now;
         }
-        // A sleeping thread wakes late, so the last part of the wait is spent awake.
+        // A sleeping thread wakes late, so the thread stays awake for the last part of the wait.
         if left > AWAKE {
             std::thread::park_timeout(std::time::Duration::from_nanos(
                 left.as_ns() - AWAKE.as_ns(),

@@ -1,4 +1,4 @@
-//! A way past TCP between the processes of one network namespace: an application and its sidecar.
+//! Bypasses TCP between processes of one network namespace, such as an application and its sidecar.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct BypassSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BypassKind {
-    /// With BPF: sockops and sk_msg.
+    /// Uses BPF programs of the types sockops and sk_msg.
     Sockmap,
 }
 

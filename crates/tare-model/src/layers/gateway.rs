@@ -1,5 +1,5 @@
-//! A gateway before the server: clients speak TLS with it, and it speaks to the server as that
-//! expects.
+//! A gateway in front of the server: it speaks TLS with clients, and the server's own protocol with
+//! the server.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct GatewaySpec {
     pub tls: GatewayTls,
     #[serde(default = "one", alias = "concurrency")]
     pub threads: u32,
-    /// The user's own configuration, with words in braces for what only tare knows.
+    /// The user's own configuration; words in braces stand for values that only tare knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
     /// The place it runs in.

@@ -36,7 +36,7 @@ pub enum MeshProgram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeshTls {
-    /// The server's sidecar accepts nothing else.
+    /// The server's sidecar accepts only mutual TLS.
     Strict,
     Disable,
 }

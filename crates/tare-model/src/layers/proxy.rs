@@ -22,24 +22,25 @@ pub struct ProxySpec {
     /// How requests reach it; default for sidecars: `redirect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intercept: Option<Intercept>,
-    /// TLS between the sidecars of both sides, or between clients and a proxy without a side. Such
-    /// a proxy speaks TLS with a TLS server without this setting.
+    /// TLS between the sidecars of both sides, or between clients and a proxy without a side. A
+    /// proxy without a side always speaks TLS with a TLS server, whether or not this is set.
     #[serde(default, skip_serializing_if = "Tls::is_none")]
     pub tls: Tls,
-    /// The key of the certificates, with `tls`.
+    /// The kind of key in the certificates; only with `tls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyKind>,
     #[serde(default = "one", alias = "concurrency")]
     pub threads: u32,
-    /// The user's own configuration, with words in braces for what only tare knows.
+    /// The user's own configuration; words in braces stand for values that only tare knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
     /// The place it runs in; a sidecar runs where its client or server does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PlaceSpec>,
-    /// Resource limits of each process.
+    /// CPU limit of each process, in CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
+    /// Memory limit of each process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
 }
@@ -60,7 +61,7 @@ pub enum Side {
     Both,
 }
 
-/// Whether it parses HTTP or forwards bytes.
+/// Whether the proxy parses HTTP or forwards bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -72,9 +73,9 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Intercept {
-    /// Transparently, by iptables, as meshes do it.
+    /// iptables redirects requests to the proxy transparently, as in meshes.
     Redirect,
-    /// Clients connect to it.
+    /// Clients connect to the proxy.
     Direct,
 }
 
@@ -85,7 +86,7 @@ pub enum Tls {
     None,
     /// The server's sidecar shows a certificate.
     Tls,
-    /// Both do.
+    /// Both sidecars show a certificate.
     Mtls,
 }
 
@@ -169,7 +170,7 @@ impl ProxySpec {
         }
     }
 
-    /// The key of its certificates; the default is that of Istio.
+    /// The kind of key in its certificates; by default the same as Istio's.
     pub fn key(&self) -> KeyKind {
         self.key.unwrap_or_default()
     }

@@ -100,12 +100,12 @@ pub struct LoadSpec {
 pub const CONNECTIONS: u32 = 10;
 const CONNECTIONS_MAX: u32 = 1_000_000;
 const THREADS_MAX: u32 = 1024;
-/// Loopback carries no more than this.
+/// Highest rate, in requests per second; even loopback carries no more.
 const RATE_MAX: f64 = 1e7;
 pub const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 const LOST_AFTER: DurationNs = DurationNs::from_secs(1);
 pub const EXPECT_STATUS: &str = "2xx";
-/// Requests are built anew for each launch, and kept until its end.
+/// Most paths: each has a request that is built for each launch and kept in memory until its end.
 pub const PATHS_MAX: usize = 200;
 const BODIES_MAX_BYTES: usize = 1 << 20;
 

@@ -32,9 +32,10 @@ pub struct KubernetesSpec {
     pub node: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Only for a client: the node of its server's pod, or any other node.
+    /// Only for a client: run it on the node of its server's pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_node_as: Option<OtherPod>,
+    /// Only for a client: run it on any other node than that of its server's pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_node_than: Option<OtherPod>,
     /// CPU request and limit, in CPUs.
@@ -45,7 +46,7 @@ pub struct KubernetesSpec {
     /// Uses its node's own network.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub host_network: bool,
-    /// A pod manifest of the user's, to which only the necessary is added.
+    /// A pod manifest of the user's; tare adds only what is necessary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<PathBuf>,
     /// The container in that pod; default: the first.
@@ -74,19 +75,19 @@ pub struct KubernetesSpec {
     /// With ingress: the class of its controller; default: the cluster's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress_class: Option<String>,
-    /// With gateway: an existing one, as `name` or `namespace/name`.
+    /// With gateway: an existing Gateway, as `name` or `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
-    /// With gateway: the class of one that is made for this place alone.
+    /// With gateway: the class of a Gateway that tare makes for this place alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_class: Option<String>,
-    /// With ingress or gateway: where clients enter, if the cluster does not report it.
+    /// With ingress or gateway: the address for clients, if the cluster does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<SocketAddr>,
-    /// Whether its usage is read on its node, by a pod that sees its control groups.
+    /// Whether the pod's usage is read on its node, by another pod that sees its control groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_meter: Option<bool>,
-    /// How long it may take to be scheduled, pulled and started.
+    /// Longest time for scheduling the pod, pulling its images and starting it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_within: Option<String>,
 }
@@ -193,7 +194,7 @@ impl KubernetesSpec {
         words.into_iter().find_map(|(given, word)| given.then_some(word))
     }
 
-    /// Checks it as the place of a client of a server in `place`.
+    /// Checks whether it can be the place of a client whose server is in `place`.
     pub fn check_client(&self, place: Option<&Self>) -> Result<(), Invalid> {
         if let Some(word) = self.server_words() {
             return Err(Invalid(format!(

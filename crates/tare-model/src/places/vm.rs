@@ -41,7 +41,7 @@ pub struct VmSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accel {
-    /// The hardware if a guest boots that way; otherwise emulation, which is reported.
+    /// Hardware virtualisation if a guest boots with it; otherwise emulation, which is reported.
     #[default]
     Auto,
     Kvm,
@@ -82,7 +82,7 @@ impl Confidential {
     }
 }
 
-/// A guest with an initramfs does not start with less.
+/// A guest with an initramfs does not start with less memory.
 const MEMORY_MIN: u64 = 256 << 20;
 
 impl VmSpec {

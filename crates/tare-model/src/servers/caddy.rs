@@ -10,7 +10,7 @@ use crate::Invalid;
 pub struct CaddySpec {
     /// Threads that run Go code at the same time.
     pub threads: u32,
-    /// Size of the page, which every path answers with.
+    /// Size of the page that every path returns.
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,

@@ -8,10 +8,11 @@ use crate::Invalid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpdSpec {
-    /// Worker processes of the event MPM, and threads of each.
+    /// Worker processes of the event MPM.
     pub processes: u32,
+    /// Threads of each worker process.
     pub threads: u32,
-    /// Size of the page, which every path answers with.
+    /// Size of the page that every path returns.
     pub body_bytes: u32,
     pub access_log: bool,
 }

@@ -34,7 +34,7 @@ impl ServerFacts for NetSpec {
         false
     }
 
-    /// The agent is the endpoint.
+    /// It can start in any place, because the agent itself is the endpoint.
     fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::Invalid;
 #[serde(default, deny_unknown_fields)]
 pub struct NginxSpec {
     pub workers: u32,
-    /// Size of the page, which every path answers with.
+    /// Size of the page that every path returns.
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,

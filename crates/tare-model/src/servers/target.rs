@@ -92,7 +92,7 @@ impl ServerFacts for TargetSpec {
         check_body(self.body_bytes.unwrap_or(0))
     }
 
-    /// The agent is the target.
+    /// It can start in any place, because the agent itself is the target.
     fn check_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }

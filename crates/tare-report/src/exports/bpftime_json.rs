@@ -1,5 +1,5 @@
-//! Writes a run like the result file of bpftime's nginx benchmark, for scripts that read it. A
-//! round stands for an iteration. Overheads are ratios of means, as in the original; tare's own
+//! Writes a run in the format of bpftime's nginx benchmark, for scripts that read its result file.
+//! A round counts as an iteration. Overheads are ratios of means, as in the original; tare's own
 //! formats have intervals.
 
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use crate::date;
 use crate::run::document::RunDocument;
 use crate::run::from_rounds::RunFacts;
 
-/// Filters that bpftime's benchmark names differently.
+/// Names of tare's filters, and the different names that bpftime's benchmark gives them.
 const NAMES: [(&str, &str); 5] = [
     ("shm", "baseline"),
     ("library", "dynamic_load"),
@@ -83,7 +83,7 @@ fn iterations_of(facts: &RunFacts, digests: &[RoundDigest], variant: usize) -> I
     }
 }
 
-/// Returns the kind of filter if no other variant has it, else the variant's name.
+/// Returns bpftime's name for the filter if no other variant has it, else the variant's name.
 fn name(facts: &RunFacts, variant: usize) -> String {
     let kind = |at: usize| facts.plan.variants[at].filter_name().unwrap_or("off");
     let own = kind(variant);
@@ -96,7 +96,7 @@ fn name(facts: &RunFacts, variant: usize) -> String {
     }
 }
 
-/// Returns the overhead of each variant over each one before it.
+/// Returns the overhead of each variant over every earlier variant.
 fn overheads(all: &[Iterations]) -> Value {
     let mut found = Map::new();
     for (at, base) in all.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Writes the table of Istio's benchmark runner: one row per variant, in its units (whole
-//! microseconds, milli-CPUs, MiB). The server and its layers (sidecars, proxies) have separate
-//! columns; layers on both sides are added up.
+//! Writes the table of Istio's benchmark runner in its units (whole microseconds, milli-CPUs, MiB),
+//! one row per variant. The server and its layers (sidecars, proxies) have separate columns; layers
+//! on both sides are added up.
 
 use tare_model::Metric;
 
@@ -28,7 +28,7 @@ fn rows(part: &Part<'_>) -> String {
         let seconds = document.counts(at).window_ns as f64 / 1e9;
         let per_s = point(variant, Metric::Throughput);
         let us = |metric| whole(point(variant, metric).map(|ns| ns / 1e3));
-        // The total covers all processes; the server's own share is what the layers do not use.
+        // The total covers all processes; the server's own share is the total less the layers.
         let split = |all: Metric, layers: Metric| {
             let layers = point(variant, layers);
             (point(variant, all).map(|all| all - layers.unwrap_or(0.0)), layers)
@@ -62,7 +62,7 @@ fn point(variant: &Variant, metric: Metric) -> Option<f64> {
     variant.metric(metric).map(|estimate| estimate.point)
 }
 
-/// Formats a whole number, or a dash if there is none, as that table does.
+/// Formats a whole number, or a dash if it is missing, as Istio's table does.
 fn whole(value: Option<f64>) -> String {
     value.map_or("-".into(), |value| format!("{value:.0}"))
 }

@@ -1,5 +1,5 @@
-//! Writes a summary as k6 does, as a table: one row per metric, times in milliseconds. The variant
-//! and a sweep's values are tags of the metric, like k6's sub-metrics:
+//! Writes k6's summary as a table: one row per metric, times in milliseconds. The variant and a
+//! sweep's values are tags of the metric, like k6's sub-metrics:
 //! `http_req_duration{variant:runc,connections:10}`.
 
 use tare_model::Distribution;
@@ -65,7 +65,7 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
         all.extend(found.filter(|d| d.count() > 0).map(|found| (name, Row::trend(&found))));
     }
     let failed = counts.failed + (counts.completed - counts.good.min(counts.completed));
-    // k6 counts what it looks for, here failures, as passes.
+    // In `http_req_failed`, k6 counts failed requests as passes.
     let failures = Row {
         passes: Some(failed as f64),
         fails: Some(counts.good as f64),
@@ -77,7 +77,7 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
         // k6 counts failed requests too.
         ("http_reqs", counter(counts.completed + counts.failed)),
         ("http_req_failed", failures),
-        // Only bodies of these requests; other byte counts include the edges of slices.
+        // Counts only the bodies of these requests; other byte counts include the edges of slices.
         ("data_received", counter(counts.body_bytes)),
         ("vus", Row { value: Some(connections), ..Row::default() }),
     ]);

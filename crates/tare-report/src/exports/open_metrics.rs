@@ -61,7 +61,7 @@ pub fn render(parts: &[Part<'_>]) -> String {
     let mut text = String::new();
     for Family { name, kind, help, of } in FAMILIES {
         text.push_str(&format!("# TYPE {name} {kind}\n# HELP {name} {help}\n"));
-        // The only kind with a suffix in the names of its samples.
+        // Only the kind `info` has a suffix in the names of its samples.
         let suffix = if kind == "info" { "_info" } else { "" };
         for part in parts {
             for (labels, value) in of(&part.document.report) {

@@ -45,7 +45,7 @@ pub fn badge(severity: Severity) -> String {
     format!("<span class=\"badge {class}\">{}</span>", severity.word())
 }
 
-/// Lists what shows that each variant is what its name says, and that all did the same work.
+/// Lists the evidence that each variant is what its name says, and that all did the same work.
 pub fn proofs(report: &RunReport) -> String {
     let item = |variant: &Variant| {
         let mut told: Vec<String> = Vec::new();

@@ -128,8 +128,9 @@ fn interval(
 const ARROW: i32 = 7;
 const BAR: u32 = 24;
 const AXIS: u32 = 46;
-/// Widths of the text columns of a wide figure.
+/// Width of the column of names in a wide figure.
 const NAMES: u32 = 220;
+/// Width of the column of overheads in a wide figure.
 const TOLD: u32 = 212;
 
 fn row_height(row: &Row, told: &str, size: Size) -> u32 {

@@ -218,7 +218,7 @@ pub fn table(caption: &str, table: &Table) -> String {
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
     let rows: String = table.rows.iter().map(row).collect();
-    // Most columns that fit on a page of the usual width.
+    // Largest number of columns that fit on a page of the usual width.
     const USUAL: usize = 9;
     let class = if table.header.len() > USUAL { "many" } else { "usual" };
     format!(

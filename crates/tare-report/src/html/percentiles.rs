@@ -1,4 +1,4 @@
-//! Latency by percentile; each step to the right leaves a tenth of the requests.
+//! Draws latency by percentile: 90 %, 99 %, 99.9 % … are equally far apart on the axis.
 
 use plotters::prelude::*;
 use tare_model::Distribution;
@@ -13,12 +13,12 @@ use crate::format::duration;
 use crate::run::document::RunDocument;
 use crate::run::table::Table;
 
-/// One variant: its curve over the whole run, and where most rounds lie.
+/// A variant's curve over the whole run, and the band in which most rounds lie.
 struct Curve {
     name: String,
-    /// Tail coordinate and nanoseconds.
+    /// Points of the curve: tail coordinate, and latency in nanoseconds.
     line: Vec<(f64, f64)>,
-    /// Tail coordinate, and the 10th and 90th percentile over rounds, in nanoseconds.
+    /// Points of the band: tail coordinate, then 10th and 90th percentile over rounds, in ns.
     band: Vec<(f64, f64, f64)>,
 }
 
@@ -136,7 +136,7 @@ fn curve(document: &RunDocument, at: usize, name: String, series: Series) -> Opt
     let band = grid.iter().enumerate().map_while(|(step, x)| {
         let mut values: Vec<f64> =
             rounds.iter().filter_map(|round| round.get(step).map(|(_, ns)| *ns)).collect();
-        // Only long rounds may hold a tail, so the band shows only what all rounds hold.
+        // Short rounds do not hold the far tail, so the band shows only what all rounds hold.
         if values.len() < rounds.len() || values.len() < 2 {
             return None;
         }
@@ -147,8 +147,8 @@ fn curve(document: &RunDocument, at: usize, name: String, series: Series) -> Opt
     Some(Curve { name, line, band: band.collect() })
 }
 
-/// Returns the quantiles that the sample holds, in one pass. Tail coordinate: 0 is the minimum, 1
-/// is 90 %, 2 is 99 % …
+/// Returns the latency at each tail coordinate that the sample holds, in one pass. Tail coordinate
+/// 0 is the minimum, 1 is 90 %, 2 is 99 % …
 fn quantiles(all: &Distribution, grid: &[f64]) -> Vec<(f64, f64)> {
     let mut counts = all.counts().iter();
     let (mut value, mut seen) = (0, 0);

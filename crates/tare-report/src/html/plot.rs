@@ -79,7 +79,7 @@ pub struct Figure<'a> {
 }
 
 impl Figure<'_> {
-    /// Renders both sizes; `height` returns the height for a size, `draw` draws on an area of it.
+    /// Renders both sizes: `height` returns the height for a size, and `draw` draws the figure.
     pub fn render(
         &self,
         height: impl Fn(Size) -> u32,
@@ -210,7 +210,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns about how many characters of a size fit into these pixels.
+/// Returns roughly how many characters of this size fit into this many pixels.
 pub fn fitting(pixels: u32, size: f64) -> usize {
     (f64::from(pixels) / (size / 1.24 * 0.56)) as usize
 }

@@ -1,4 +1,4 @@
-//! The page of one run: the question and the answer, then the figures, then what the run rests on.
+//! The page of one run: first the answer, then the figures, then how the run was measured.
 
 use tare_model::Metric;
 use tare_model::metric::Basis;
@@ -38,7 +38,7 @@ fn trust_section(report: &RunReport) -> String {
     page::trust(&trust(report)) + &page::warnings(&warnings) + &page::evidence(&evidence(report))
 }
 
-/// Draws the metrics that were to be resolved, and folds the others.
+/// Draws the overheads in the requested metrics, and folds those in other metrics.
 pub(super) fn forests(report: &RunReport) -> String {
     let tolerance = report.run.tolerance * 100.0;
     let of = |metric: Metric, tolerance: Option<f64>| {

@@ -1,5 +1,5 @@
-//! The axis of overheads: in percent up to a factor of two, in times beyond. If it needs both, the
-//! axis is broken between them, so that neither squeezes the other.
+//! The axis of overheads: percent up to a factor of two, factors (3×) beyond. An axis that needs
+//! both is broken between them, so that neither squeezes the other.
 
 use tare_model::Metric;
 
@@ -16,13 +16,15 @@ pub struct Scale {
 /// A stretch of the axis.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Logarithmic and in times, or linear and in percent.
+    /// Whether the part is logarithmic and shows factors; otherwise it is linear and in percent.
     is_times: bool,
-    /// In times worse.
+    /// Lower end, as a factor: how many times worse a variant is.
     low: f64,
+    /// Upper end, as a factor.
     high: f64,
-    /// In pixels.
+    /// Left edge in pixels.
     from: f64,
+    /// Right edge in pixels.
     to: f64,
 }
 
@@ -31,20 +33,23 @@ pub struct Tick {
     pub label: String,
 }
 
-/// Share of the width for each part in times, and the gap beside it in pixels.
+/// Share of the width for each part that shows factors.
 const TIMES_SHARE: f64 = 0.32;
+/// Gap between two parts in pixels.
 const GAP: f64 = 14.0;
 /// Room beyond the farthest value, as a share of a part's width.
 const ROOM: f64 = 0.06;
 /// An interval that reaches further than this many times its estimate ends in an arrow.
 const REACH: f64 = 5.0;
 
-/// Overheads by part of the axis.
+/// Overheads, grouped by the part of the axis that shows them.
 #[derive(Default)]
 struct Kinds {
-    /// Beyond a factor of two: the range, in times worse.
+    /// Range of the factors of variants that are at least two times better.
     better: Option<(f64, f64)>,
+    /// Overheads within a factor of two.
     near: Vec<Bounds>,
+    /// Range of the factors of variants that are at least two times worse.
     worse: Option<(f64, f64)>,
 }
 
@@ -72,7 +77,7 @@ impl Kinds {
         kinds
     }
 
-    /// Number of parts of the axis that holds all.
+    /// Returns the number of parts that an axis for all overheads has.
     fn parts(&self) -> usize {
         let far = usize::from(self.better.is_some()) + usize::from(self.worse.is_some());
         if self.near.is_empty() { 1 } else { 1 + far }
@@ -85,8 +90,8 @@ impl Scale {
         Kinds::from_bounds(metric, all).parts() > 1
     }
 
-    /// Holds zero, the tolerance, every estimate, and as much of every interval as fits beside
-    /// them; `ends` are in pixels.
+    /// Makes an axis that holds zero, the tolerance, every estimate, and as much of every interval
+    /// as fits beside them; `ends` are in pixels.
     pub fn new(metric: Metric, all: &[Bounds], tolerance: Option<f64>, ends: (i32, i32)) -> Self {
         let kinds = Kinds::from_bounds(metric, all);
         let (left, right) = (f64::from(ends.0), f64::from(ends.1));
@@ -99,7 +104,7 @@ impl Scale {
         };
         let room = |(low, high): (f64, f64)| (high / low).max(1.2).powf(ROOM);
         if kinds.near.is_empty() && kinds.better.or(kinds.worse).is_some() {
-            // Both sides have zero between them, or at an end.
+            // The axis always holds a factor of 1, which is no overhead.
             let far = [kinds.better, kinds.worse].into_iter().flatten();
             let (low, high) =
                 far.fold((1.0, 1.0), |(l, h): (f64, f64), (low, high)| (l.min(low), h.max(high)));
@@ -201,7 +206,7 @@ impl Part {
         (place(times) - place(self.low)) / (place(self.high) - place(self.low))
     }
 
-    /// Returns positions and labels.
+    /// Returns the positions and labels of this part's marks.
     fn marks(&self, metric: Metric) -> Vec<(f64, String)> {
         let pixels = self.to - self.from;
         let x = |times: f64| self.from + self.share(metric, times) * pixels;
@@ -373,10 +378,10 @@ mod tests {
         let scale = of(Metric::ServerCpu, &all);
         assert_eq!(scale.is_cut(1e9), [false, true]);
         assert!((100..300).contains(&scale.x(700.0)), "{}", scale.x(700.0));
-        // Repetitions that were all alike give an interval without width.
+        // Identical repetitions give an interval of zero width.
         let scale = of(Metric::ServerCpu, &[around(3.0, 0.0), around(900.0, 0.0)]);
         assert_eq!(scale.breaks().len(), 1);
-        // All was lost.
+        // The first variant lost all of its throughput.
         let lost = [around(100.0, 0.0), around(98.0, 3.0), around(4.0, 1.0)];
         assert!(of(Metric::Throughput, &lost).x(100.0) == 400);
         of(Metric::Throughput, &[around(100.0, 0.0)]);

@@ -1,13 +1,13 @@
-//! Masks secrets by their names, because a page is passed on.
+//! Masks secrets, recognised by their names, because pages are passed on.
 
 use serde_json::Value;
 
-/// Parts of names of headers, parameters and keys.
+/// Parts of names that mark a header, parameter or key as secret.
 const NAMES: [&str; 7] =
     ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password"];
 const MASK: &str = "…";
 
-/// Masks a command line as a shell reads it, word by word, so that what follows a secret is kept.
+/// Masks a command line word by word, as a shell splits it, so that words after a secret are kept.
 pub fn mask_command(command: &str) -> String {
     let mut told = String::new();
     let mut word = String::new();
@@ -62,7 +62,7 @@ fn mask_text(text: &str) -> String {
     let text = without_user(text);
     let mut told = String::new();
     let mut rest = text.as_str();
-    // Each name ends where its value begins.
+    // A name ends at `:` or `=`; its value follows.
     while let Some(at) = rest.find([':', '=']) {
         let (name, mark) = (&rest[..at], &rest[at..=at]);
         let start = name.rfind(|c: char| !(c.is_ascii_alphanumeric() || "-_ ".contains(c)));
@@ -70,7 +70,7 @@ fn mask_text(text: &str) -> String {
         told.push_str(&rest[..=at]);
         rest = &rest[at + 1..];
         if is_secret(name) && !rest.starts_with("//") {
-            // A header's value is the rest; a parameter's ends where the next begins.
+            // A header's value is all the rest; a parameter's value ends where the next one begins.
             let end = if mark == ":" { None } else { rest.find(['&', ' ', ';', '"', '\'']) };
             let end = end.unwrap_or(rest.len());
             told.push_str(if rest[..end].trim().is_empty() { "" } else { MASK });

@@ -1,4 +1,4 @@
-//! The page of a sweep: the tables, one curve per variant, and each value in short.
+//! The page of a sweep: the tables, one curve per variant, and a summary of each value.
 
 use std::collections::BTreeMap;
 
@@ -65,9 +65,9 @@ fn short(cell: &SweepCell) -> String {
     details(&cell.label(), &inner)
 }
 
-/// Cells that differ in one value only; a figure shows them along that value.
+/// Cells that differ only in the value of one key, which is the x axis of their figure.
 struct CurveGroup<'a> {
-    /// The other values, such as "test tcp_rr"; may be empty.
+    /// Values of the other keys, which all of these cells share: "test tcp_rr"; may be empty.
     rest: String,
     key: String,
     cells: Vec<(f64, &'a SweepCell)>,

@@ -86,7 +86,7 @@ pub fn figure(document: &RunDocument) -> String {
 const STRIP: u32 = 44;
 const GAP: u32 = 12;
 const STEAL: u32 = 30;
-/// Share of CPU time at which a bar of steal is full.
+/// Share of CPU time that a bar of steal shows at its full height.
 const STEAL_FULL: f64 = 0.1;
 
 fn draw(
@@ -121,7 +121,8 @@ fn draw(
     Ok(())
 }
 
-/// Returns the range of nearly all slices, in medians; all strips share it, so that they compare.
+/// Returns the range of nearly all slices, relative to each strip's median. All strips share it, so
+/// that they can be compared.
 fn range(strips: &[Strip<'_>]) -> (f32, f32) {
     let ratios = strips.iter().filter(|strip| strip.median > 0.0).flat_map(|strip| {
         strip.marks.iter().filter_map(move |mark| Some(mark.value? / strip.median))
@@ -134,7 +135,7 @@ fn range(strips: &[Strip<'_>]) -> (f32, f32) {
     ((low * 10.0).floor() / 10.0, ((high * 10.0).ceil() / 10.0).min(10.0))
 }
 
-/// Neighbouring slices share a column if there are more slices than columns.
+/// Groups slices into columns; neighbours share one if there are more slices than columns.
 fn columns(strip: &Strip<'_>, most: usize) -> Vec<Column> {
     let n = strip.marks.len();
     let mut columns = vec![Column::default(); n.min(most.max(1))];

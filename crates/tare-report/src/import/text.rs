@@ -26,7 +26,7 @@ pub fn text(document: &ImportDocument) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Lists each kind of finding, with what it means below.
+/// Lists each kind of finding, with its meaning below.
 fn findings_lines(document: &ImportDocument) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in by_kind(&document.findings) {

@@ -40,7 +40,7 @@ fn traffic(report: &LoadReport) -> Traffic {
         cut: requests.unfinished_cut,
         errors: errors.collect(),
         status: status.collect(),
-        // With random arrivals, only those that came were due.
+        // With random arrivals, only requests that arrived were due.
         due: asked
             .due_requests
             .filter(|_| !report.interrupted)
@@ -49,7 +49,7 @@ fn traffic(report: &LoadReport) -> Traffic {
         // Requests in flight at the end were sent in time, so they are not missed.
         ended: requests.completed + requests.failed + requests.unfinished_drained,
         mean_in_flight: report.throughput_per_s * mean_ns / 1e9,
-        // Requests carried in from the warm-up bring latency that they spent before the window.
+        // The latency of requests carried over from the warm-up began before the window.
         littles_law_slack: 1.0 + mean_ns / report.elapsed_ns.max(1) as f64,
         closed_by_server: connections.closed_by_server,
         requests: requests.completed,

@@ -325,7 +325,7 @@ closed loop, 20 kept connections, 1 thread on io_uring, seed 42
   client       5.50µs CPU per request, busiest thread 5.50 % busy; replies reaped in batches, 50.0µs late at most
 
   warning errors: 1 request (< 0.01 %) failed (reset 1: connection reset by peer); not counted as throughput
-  warning reconnects: the server closed 1 kept connection, one for every 20,000 requests; they were reopened, which is part of its cost (nginx: keepalive_requests)
+  warning reconnects: the server closed 1 kept connection, one for every 20,000 requests; reopening them is part of its cost (nginx: keepalive_requests)
 ";
         assert_eq!(render(&report), expected);
     }
@@ -356,7 +356,7 @@ closed loop, 20 kept connections, 1 thread on io_uring, seed 42
 
     #[test]
     fn every_number_in_the_text_comes_from_the_report() {
-        // A changed digit must show: the text is no constant.
+        // A changed digit of the report must change the text.
         let mut changed = report();
         changed.throughput_per_s += 1.0;
         assert_ne!(render(&changed), render(&report()));

@@ -8,7 +8,7 @@ use crate::date;
 use crate::run::document::RunDocument;
 use crate::run::{RunGuard, RunReport};
 
-/// If mean sizes of replies differ by more, the replies were not the same.
+/// Ratio of mean reply sizes above which the replies were not the same.
 const REPLY_VOID: f64 = 1.005;
 
 pub fn pair_guards(
@@ -115,7 +115,7 @@ fn unequal_reply(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
     Some(guard(Code::UnequalReply, Severity::Void, Some(name), text))
 }
 
-/// Lists leaves that differ: "connections 20 and 40".
+/// Lists the values that differ, each after its key: "connections 20 and 40".
 fn differences(a: &Value, b: &Value, but: &[&str]) -> Vec<String> {
     let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else {
         return if a == b { Vec::new() } else { vec![between(a, b)] };

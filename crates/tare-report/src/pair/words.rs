@@ -82,7 +82,7 @@ fn share(metric: Metric, percent: f64) -> String {
 /// Returns the changes as sentences, one per variant and metric.
 pub fn answers(document: &PairDocument) -> Vec<Answer> {
     let mut asked: Vec<&Change> = document.changes.iter().filter(|change| change.asked).collect();
-    // A baseline's own change includes drift between the runs, and is shown only if there is one.
+    // A baseline's own change includes drift, so it is left out if its verdict is "same".
     let is_relative = |change: &&Change| change.relative_to.is_some();
     if asked.iter().any(is_relative) {
         asked.retain(|change| is_relative(change) || change.verdict != Verdict::Same);

@@ -95,7 +95,7 @@ pub fn exposure_sentence(report: &RunReport) -> String {
     };
     let launches = report.variants.iter().map(|variant| variant.launches).min().unwrap_or(0);
     if launches > 0 {
-        // An effect this common is missing from all launches in one run of twenty.
+        // An effect that occurs in this share of launches is missed in one run of twenty.
         let rare = 1.0 - 0.05f64.powf(1.0 / f64::from(launches));
         text += &format!("; launch effects rarer than {} may have been missed", percent(rare));
     }
@@ -158,7 +158,7 @@ fn ranges(list: &[usize]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Widest interval that confirms anything, in tolerances.
+/// Width, in tolerances, above which an interval confirms nothing.
 const WIDE: f64 = 8.0;
 
 /// Result of comparing sustained load with slices.

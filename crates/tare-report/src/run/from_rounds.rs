@@ -142,7 +142,7 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
     }
 }
 
-/// Clients in different places may use different reactors.
+/// Describes how the load was made; clients in different places may use different reactors.
 fn load_by(evidence: &Evidence<'_>) -> Option<String> {
     let launches = evidence.totals.iter().flat_map(|totals| &totals.launches);
     let mut by: Vec<&str> = launches.filter_map(|launch| launch.load.by.as_deref()).collect();

@@ -52,7 +52,7 @@ pub(crate) fn escape(text: &str) -> String {
             '_' if at > 0 && is_word(chars.get(at - 1)) && is_word(chars.get(at + 1)) => {
                 escaped.push(c);
             }
-            // It starts a quotation only at the beginning.
+            // `>` starts a quotation only at the beginning.
             '>' if at > 0 => escaped.push(c),
             '|' | '*' | '_' | '`' | '[' | ']' | '#' | '\\' => escaped.extend(['\\', c]),
             '<' => escaped.push_str("&lt;"),

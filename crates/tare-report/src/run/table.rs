@@ -7,7 +7,7 @@ use tare_stats::Verdict;
 use crate::run::words::{number, overhead_of, signed, verdict_word};
 use crate::run::{Comparison, RunReport, Variant};
 
-/// Columns of the table, if any variant has them.
+/// Metrics that have a column if any variant has a value for them.
 const COLUMNS: [Metric; 15] = [
     Metric::Startup,
     Metric::StartupCpu,
@@ -201,7 +201,7 @@ fn is_predicted(report: &RunReport, metric: Metric) -> bool {
 fn verdict_cells(comparison: &Comparison) -> [String; 2] {
     let word = verdict_word(comparison.metric, comparison.verdict);
     let overhead = match comparison.verdict {
-        // A void number is not shown: guards say why, and JSON has it.
+        // A void overhead is not shown: guards say why, and JSON has the number.
         Verdict::Void => "–".to_owned(),
         _ => overhead_of(comparison.metric, &comparison.overhead_percent),
     };

@@ -25,7 +25,7 @@ pub fn render(report: &RunReport) -> String {
     lines.extend(warnings.iter().flat_map(|warning| prose("", &warning.to_string())));
     lines.extend(items("evidence", &evidence(report)));
     let id = report.run.id;
-    // Both show all columns.
+    // Both commands show all columns.
     let next = ["--html report.html", "--why # all figures"]
         .map(|form| format!("tare report {id} {form}"));
     lines.extend(items("next", &next));
@@ -104,7 +104,7 @@ fn wrapped<'a>(head: &str, pieces: impl Iterator<Item = &'a str>, between: &str)
     lines
 }
 
-/// Wider lines wrap in many terminals.
+/// Maximum width of a line; wider lines wrap in many terminals.
 pub const PAPER: usize = 80;
 
 /// Returns a table's lines; drops spare columns until they fit into the width.

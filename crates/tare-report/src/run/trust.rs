@@ -58,7 +58,7 @@ pub fn trust(report: &RunReport) -> Vec<Check> {
     let gravest = |is_one: &dyn Fn(Code) -> bool| {
         let own = report.guards.iter().filter(|guard| is_one(guard.code));
         let graver = own.filter(|guard| guard.severity != Severity::Note);
-        // The first of the gravest, which the warning names too.
+        // Of equally grave guards this takes the first, as the warning does.
         graver.rev().max_by_key(|guard| guard.severity)
     };
     let mark =
@@ -190,7 +190,7 @@ fn sustained(report: &RunReport) -> Option<Check> {
 pub struct Warning {
     pub mark: Mark,
     pub text: String,
-    /// `None` if the guards' figures are needed instead.
+    /// What to do; `None` if the reader needs the guards' figures instead.
     pub cure: Option<String>,
 }
 
@@ -289,7 +289,7 @@ fn warning(
     }
 }
 
-/// Most variants or values that are named.
+/// Maximum number of variants or values that a warning names.
 const NAMED: usize = 3;
 
 /// Returns what the numbers are based on.

@@ -25,7 +25,7 @@ fn is_use(metric: Metric) -> bool {
     metric.row().phrase == Phrase::Costs
 }
 
-/// From this factor on, overheads are shown in times, not in percent.
+/// From this factor on, overheads are shown as factors (2.00×), not in percent.
 pub(crate) const TIMES: f64 = 2.0;
 
 /// Returns how many times worse an overhead is, in the same direction for all metrics.
@@ -33,31 +33,31 @@ pub(crate) fn worse(metric: Metric, percent: f64) -> f64 {
     let share = percent / 100.0;
     match metric.more_is_better() {
         false => 1.0 + share,
-        // Everything is lost.
+        // No throughput is left.
         true if share >= 1.0 => f64::INFINITY,
         true => (1.0 - share).recip(),
     }
 }
 
-/// Returns the overhead in percent that is this many times worse.
+/// Converts a factor (how many times worse) to an overhead in percent.
 pub(crate) fn percent_of(metric: Metric, times: f64) -> f64 {
     let ratio = if metric.more_is_better() { times.recip() } else { times };
     metric.overhead_percent(ratio)
 }
 
-/// Whether a factor is shown in times.
+/// Whether a factor is large enough to be shown as a factor, not in percent.
 pub(crate) fn is_far(times: f64) -> bool {
     times >= TIMES || times <= TIMES.recip()
 }
 
-/// Returns how many times worse, if that is how it is shown.
+/// Returns an overhead as a factor (times worse); `None` if it is shown in percent.
 fn times(metric: Metric, bounds: &Bounds) -> Option<Bounds> {
     let [point, lower, upper] =
         [bounds.point, bounds.lower, bounds.upper].map(|percent| worse(metric, percent).max(0.0));
     is_far(point).then_some(Bounds { point, lower, upper })
 }
 
-/// Turns times worse into times better.
+/// Inverts factors: how many times worse becomes how many times better.
 fn turned(times: Bounds) -> Bounds {
     Bounds { point: times.point.recip(), lower: times.upper.recip(), upper: times.lower.recip() }
 }
@@ -159,7 +159,7 @@ impl Answer {
         Self { verdict: None, text }
     }
 
-    /// Returns the sign of its verdict.
+    /// Returns the sign of the verdict, if there is one.
     pub(crate) fn sign(&self) -> Option<char> {
         self.verdict.map(sign)
     }
@@ -336,7 +336,7 @@ fn named(report: &RunReport, comparison: &Comparison) -> String {
     }
 }
 
-/// Explains "the same".
+/// Returns the tolerance of "the same": `within ± 2 %`.
 pub(crate) fn within(tolerance: f64) -> String {
     format!("within ± {} %", digits(tolerance * 100.0))
 }
@@ -425,7 +425,7 @@ pub(crate) fn comparison_sentence(
             let times = if is_worse { times } else { turned(times) };
             let [point, low, high] = factors(times);
             let (by, range) = (format!("{point} times"), format!("{low} to {high}"));
-            // "3 times more" is four times as much to some.
+            // Some readers take "3 times more" as four times as much.
             if is_use(metric) && is_worse {
                 let noun = noun(metric);
                 return format!("{name} costs {by} as much {noun} as {baseline} ({range})");
@@ -460,7 +460,7 @@ pub(crate) fn differs(metric: Metric, worse: bool, by: &str, baseline: &str) -> 
 fn forecast(comparisons: &[&Comparison]) -> String {
     let open = comparisons.iter().filter(|c| is_merely_unresolved(c));
     let each: Option<Vec<f64>> = open.map(|comparison| comparison.seconds_needed).collect();
-    // If one has no forecast, there is none.
+    // If one comparison has no forecast, none is shown.
     let longest = each.unwrap_or_default().into_iter().fold(0.0, f64::max);
     match longest > 0.0 && longest <= HOUR {
         true => format!("; about {} more would tell", time(longest)),
@@ -468,7 +468,7 @@ fn forecast(comparisons: &[&Comparison]) -> String {
     }
 }
 
-/// Whether its own interval leaves it unresolved, and not unclear sustained load.
+/// Whether a comparison is unresolved because of its interval, not because of sustained load.
 fn is_merely_unresolved(comparison: &Comparison) -> bool {
     comparison.verdict == Verdict::Unresolved && comparison.unconfirmed().is_none()
 }
@@ -515,7 +515,7 @@ pub fn basis(report: &RunReport) -> Vec<String> {
     std::iter::once(exposure_sentence(report)).chain(placed(report)).collect()
 }
 
-/// Describes why the run ended, and after how much.
+/// Describes why the run ended, and after how many rounds and launches.
 pub fn ending(report: &RunReport) -> String {
     let (rounds, why) = (rounds_of(&report.run), stopped(&report.run));
     format!("{rounds}, {}; {why}; seed {}", launches_of(report), report.run.seed)
@@ -545,7 +545,7 @@ fn rounds_of(run: &Run) -> String {
     )
 }
 
-/// Returns why the run ended early, if it did; a time follows.
+/// Returns why the run ended early, if it did; the caller appends the time.
 pub(crate) fn stopped_early(run: &Run) -> Option<String> {
     Some(match run.stopped_by.as_str() {
         "precision" | "void" => return None,

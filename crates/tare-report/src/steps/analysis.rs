@@ -34,7 +34,7 @@ pub fn analyse(asked: StepsAsked, procedures: &[Procedure], done: Vec<Repetition
         let mut variant = described(procedure, &mine);
         variant.baseline = at == asked.baseline;
         if !variant.baseline {
-            // Only rounds in which both were carried out count.
+            // Only rounds in which both procedures were carried out count.
             let pairs = mine.iter().filter_map(|one| {
                 let other = base.iter().find(|other| other.round == one.round)?;
                 Some((total_s(one), total_s(other)))
@@ -77,7 +77,7 @@ fn described(procedure: &Procedure, mine: &[&Repetition]) -> StepsVariant {
         let values: Vec<f64> = mine.iter().map(|one| of(one)).collect();
         Estimate::of_mean(&values, LEVEL)
     };
-    // Only if every repetition has the value.
+    // There is an estimate only if every repetition has the value.
     let of_images = |of: &dyn Fn(&Images) -> Option<f64>| {
         let values: Option<Vec<f64>> =
             mine.iter().map(|one| one.images.as_ref().and_then(of)).collect();
@@ -157,7 +157,7 @@ fn longest_way(steps: &[Timed], dependencies: &[Vec<usize>]) -> (f64, Vec<bool>)
     let mut ends: Vec<f64> = Vec::with_capacity(steps.len());
     let mut from: Vec<Option<usize>> = Vec::with_capacity(steps.len());
     for (step, needs) in steps.iter().zip(dependencies) {
-        // Steps need only earlier steps: the file was checked for that.
+        // Steps depend only on earlier steps; this was checked when the file was read.
         let latest = needs.iter().copied().max_by(|a, b| ends[*a].total_cmp(&ends[*b]));
         ends.push(latest.map_or(0.0, |at| ends[at]) + s(step.took_ns));
         from.push(latest);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn differences_are_of_pairs_and_drift_is_not_in_them() {
         let both = |round: u32| {
-            // The machine becomes slower; the second always takes half again as long.
+            // The machine becomes slower; the second procedure always takes half again as long.
             let slow = 1.0 + f64::from(round);
             let jitter = if round.is_multiple_of(2) { 1.01 } else { 0.99 };
             [
@@ -259,7 +259,7 @@ mod tests {
         let change = report.variants[1].change_percent.unwrap();
         assert!(change.covers(50.0) && change.half_width() < 2.0, "{change:?}");
         assert_eq!(report.variants[1].verdict, Some(Verdict::Slower));
-        // Half of 3, 6, … 24 s: 6.75 s on average.
+        // The differences are half of 3, 6, … 24 s: 6.75 s on average.
         assert!((report.variants[1].difference_s.unwrap().point - 6.75).abs() < 0.1);
         let few = analyse(asked(), &[procedure("p"), procedure("q")], done[..4].to_vec());
         assert_eq!(few.variants[1].verdict, Some(Verdict::Unresolved), "two are too few");

@@ -1,4 +1,4 @@
-//! Results of a sweep, as data: the JSON (`tare.sweep/1`) is this.
+//! Results of a sweep, as data: serialised, they are the JSON (`tare.sweep/1`).
 
 use std::collections::BTreeMap;
 

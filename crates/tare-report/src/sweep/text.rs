@@ -99,7 +99,7 @@ pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     all
 }
 
-/// The values of a row; network tests share a row.
+/// Swept values of a row, without the test: the tests of a network share a row.
 type Row = BTreeMap<String, String>;
 const TEST: &str = "test";
 
@@ -134,7 +134,7 @@ fn values(sweep: &Sweep) -> (String, Table) {
     (what(sweep), Table { rows: rows.collect(), header })
 }
 
-/// Returns the tests that were swept, in their order.
+/// Returns the tests that were swept, in the order of their cells.
 fn tests(sweep: &Sweep) -> Vec<Option<String>> {
     let mut all: Vec<Option<String>> = Vec::new();
     let values = sweep.cells.iter().map(|cell| &cell.values);
@@ -235,7 +235,7 @@ fn overheads(sweep: &Sweep, metric: Metric, own: &MetricCells<'_>) -> Table {
 /// The cells in which a metric was requested.
 struct MetricCells<'a> {
     cells: Vec<&'a SweepCell>,
-    /// Values that all cells share, if others differ: the test, in a sweep over a network.
+    /// Values that all of these cells share, such as the test; empty if no other value differs.
     shared: BTreeMap<&'a str, &'a str>,
 }
 
@@ -361,7 +361,7 @@ fn span(metric: Metric, own: &[(&SweepCell, &Comparison)], values: &MetricCells<
     }
 }
 
-/// Most values that are named.
+/// Maximum number of values that a sentence names.
 const NAMED: usize = 3;
 
 /// Lists the values; only the first shows its key.
@@ -422,7 +422,7 @@ pub(crate) fn guards(sweep: &Sweep) -> Vec<(&RunGuard, String)> {
     said.into_iter().map(|(guard, times, first)| (guard, scope(times, &first))).collect()
 }
 
-/// Lists what was not measured.
+/// Lists the values and variants that were not measured.
 pub(crate) fn left_out(sweep: &Sweep) -> Vec<String> {
     let mut lines = Vec::new();
     for missing in &sweep.missing {

@@ -1,4 +1,4 @@
-//! A design other than comparisons: it finds the rate that each variant can just keep. A missed
+//! A design other than comparisons: it finds the highest rate that each variant can keep. A missed
 //! rate is a result here, and voids nothing.
 
 use tare_io::DurationNs;

@@ -52,7 +52,7 @@ pub enum InjectedFault {
     Hang,
 }
 
-/// A fault in a phase of that variant, the nth time it comes.
+/// A fault that is triggered when a variant enters a phase for the nth time.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {
     pub phase: Phase,
@@ -63,9 +63,9 @@ pub struct Planned {
 
 pub struct Server {
     pub name: &'static str,
-    /// Replies per second at full load; a reply takes the inverse of it.
+    /// Replies per second at full load; the time of one reply is the inverse.
     pub per_s: Cell<f64>,
-    /// The share of that time that is CPU time.
+    /// The share of a reply's time that is CPU time.
     pub busy: Cell<f64>,
     /// The share of a CPU that it uses even without requests.
     pub at_rest: Cell<f64>,
@@ -108,8 +108,9 @@ pub struct FakeWorld {
     pub entries: RefCell<Vec<(RunId, Entry)>>,
     seen: RefCell<Vec<(Phase, usize, u32)>>,
     now_ns: Cell<u64>,
-    /// How often orphans were looked for, and connections opened for slices.
+    /// How often orphans were looked for.
     pub orphan_checks: Cell<u32>,
+    /// How often connections were opened for slices.
     pub opened: Cell<u32>,
 }
 

@@ -52,7 +52,7 @@ fn head_has_no_body_and_post_has_one() {
     head.everywhere(|found| {
         assert_eq!((found.tally.counts.good, found.tally.counts.body_bytes), (40, 0))
     });
-    // Larger than a send by reference may be, and than socket buffers.
+    // The body is larger than a send by reference may be, and larger than socket buffers.
     let body = vec![b'b'; 1_000_000];
     let post = Case { method: "POST", body, requests: Some(8), ..Default::default() };
     post.everywhere(|found| {

@@ -32,8 +32,8 @@ fn read(frame: &[u8]) -> (u8, u32) {
 
 /// The client's side. It begins with an `H`, sends requests as `Q` and bodies in frames of `U`,
 /// cancels with `X` and answers a `P` with an `A`. It receives replies as `R` (`T` if their
-/// trailers report a failure), losses as `E`, its limit as `L`, the end as `D`, and as `G` the end
-/// with the number of requests that were processed.
+/// trailers report a failure), losses as `E`, its limit as `L`, and the end as `D`, or as `G` with
+/// the number of requests that were processed.
 #[derive(Default)]
 struct Frames {
     connections: HashMap<u32, Streams>,
@@ -44,7 +44,7 @@ struct Frames {
 struct Options {
     /// No request may be sent before the server has sent its limit.
     waits_for_limit: bool,
-    /// Frames of each request's body.
+    /// Number of frames in each request's body.
     body: u32,
 }
 
@@ -416,7 +416,7 @@ fn the_protocol_speaks_first_and_waits_until_it_may_ask() {
         heard.push(kind);
         match kind {
             b'H' => vec![frame(b'L', 3)],
-            // Blocked for a while: the connection stays, and takes requests again when it may.
+            // The limit is 0 for a while: the connection stays open and takes requests later.
             b'Q' if number == 5 => vec![frame(b'L', 0), frame(b'R', 5), frame(b'P', 1)],
             b'A' => vec![frame(b'L', 1)],
             b'Q' => vec![frame(b'R', number)],

@@ -88,7 +88,7 @@ fn in_open_loop_a_connection_that_is_busy_takes_more() {
     assert_eq!((tally.counts.started, tally.counts.failed, tally.counts.waited), (3000, 0, 0));
     assert_eq!(tally.latency.send_lag.max(), DurationNs::ZERO);
     assert_eq!(tally.latency.from_due.max(), DurationNs::from_ms(5));
-    // One at a time, the connection carries 200 per second; the others stay unsent.
+    // Without pipelining, the connection carries 200 requests per second; the others stay unsent.
     let alone = case.run(ReactorKind::Simulated).unwrap();
     assert_eq!(alone.tally.counts.started, 3000);
     assert!(
@@ -102,7 +102,7 @@ fn in_open_loop_a_connection_that_is_busy_takes_more() {
 fn a_connection_that_ends_takes_its_requests_with_it() {
     let close_after = Behaviour { close_after: Some(10), ..Default::default() };
     let found = pipelined(Case { behaviour: close_after, ..Default::default() });
-    // The server answers ten of sixteen.
+    // The server answers ten of each sixteen requests.
     let closed = found.tally.failures.count(FailureKind::ClosedEarly);
     assert_eq!((found.tally.counts.good + closed, found.tally.counts.failed), (400, closed));
     assert!((120..=180).contains(&closed), "{closed}");

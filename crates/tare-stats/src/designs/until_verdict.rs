@@ -24,7 +24,7 @@ use crate::verdict::{ROUNDS_MIN, Verdict};
 
 /// Questions to the guards, which are outside this crate.
 pub trait Rules {
-    /// Whether they forbid every verdict, and more rounds would not change that.
+    /// Whether guards forbid every verdict, and more rounds would not change that.
     fn forbid_all(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool;
 
     /// Whether more sustained load would give a verdict that noise withholds.
@@ -42,9 +42,9 @@ pub struct ComparisonDesign<'a> {
     cell: usize,
     /// Number of rounds processed.
     taken: usize,
-    /// Whether the next round must have sustained load, and whether a round that should have had
-    /// none.
+    /// Whether the next round must have sustained load.
     check_due: bool,
+    /// Whether a round that should have had sustained load had none.
     checks_fail: bool,
     /// Whether the goal is reached: every verdict is precise, or all limits are decided.
     is_reached: bool,
@@ -55,7 +55,7 @@ pub struct ComparisonDesign<'a> {
 
 /// Most launches with sustained load while its result is unclear.
 const CHECKS_MAX: u32 = 6;
-/// Their limit beside other busy processes, where slices alone conclude nothing.
+/// The same limit beside other busy processes, where slices alone conclude nothing.
 const CHECKS_IN_NOISE: u32 = 20;
 /// Replies beyond a quantile: ten, and some slack for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
@@ -218,8 +218,8 @@ impl<'a> ComparisonDesign<'a> {
         rounds.iter().filter(had).count() as u32
     }
 
-    /// Whether more sustained load would decide what slices cannot. The first is the survey's;
-    /// others follow if slices conclude something and it is unclear whether they agree.
+    /// Whether more sustained load would decide what slices cannot. The first comes from the
+    /// survey; more follows if it neither confirms nor contradicts what slices conclude.
     fn wants_check(&self, all: &[RoundDigest]) -> bool {
         let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::External);
         let compares = self.plan.variants.len() > 1;
@@ -261,8 +261,8 @@ impl<'a> ComparisonDesign<'a> {
         chosen.max(self.cycles_for_tails(seen.rounds))
     }
 
-    /// Time of a round outside its slices: launches, probes, connections and warm-up, but not
-    /// sustained load for checks. The median of rounds.
+    /// Median time that rounds take outside their slices: launches, probes, connections and
+    /// warm-up, but not sustained load for checks.
     fn launch_seconds(&self, seen: &CellHistory<'_>, surveys: &Surveys) -> Option<f64> {
         let warm_ns = surveys.slowest_ns().unwrap_or(0);
         let cycle_seconds = self.cycle_seconds(seen);
@@ -317,8 +317,8 @@ impl Design for ComparisonDesign<'_> {
     }
 }
 
-/// Whether checks under sustained load took most of the time, which imprecise rounds need: ten
-/// variants in turns take half a minute for one check.
+/// Whether checks under sustained load took most of the time, which slices need to become precise:
+/// ten variants in turns take half a minute for one check.
 fn checks_are_expensive(rounds: &[RoundDigest]) -> bool {
     // The first load of a launch is its warm-up.
     let warm_ns = |load: &Sustained| if load.cold { u64::MAX } else { 0 };

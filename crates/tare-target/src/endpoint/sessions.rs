@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use tare_io::Instant;
 use tare_load::protocol::wire::Count;
 
-/// Sessions by number. Clients do not report when one is over: the oldest of the address with most
-/// sessions are forgotten, so that no address can evict those of another.
+/// Sessions by number. Clients do not report when a session is over. If there are too many, one of
+/// the address with most sessions is forgotten, so that no address can evict the sessions of
+/// another.
 #[derive(Default)]
 pub struct Sessions(Mutex<VecDeque<Entry>>);
 
@@ -46,7 +47,7 @@ impl Sessions {
     }
 }
 
-/// Forgets a session of the address with most sessions; on a tie, of the one that wants another.
+/// Forgets a session of the address with most sessions; on a tie, of `wanting`.
 fn forget_one(all: &mut VecDeque<Entry>, wanting: IpAddr) {
     let mut counts: std::collections::HashMap<IpAddr, usize> = [(wanting, 1)].into();
     for entry in all.iter() {
@@ -65,7 +66,7 @@ fn forget_one(all: &mut VecDeque<Entry>, wanting: IpAddr) {
 }
 
 impl Session {
-    /// Sets the size by which a stream of bytes is counted in messages.
+    /// Sets the message size by which the received or sent bytes are divided to count messages.
     pub fn cut_by(&self, message_bytes: u32) {
         self.message_bytes.store(u64::from(message_bytes), Ordering::Relaxed);
     }

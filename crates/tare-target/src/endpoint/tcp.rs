@@ -42,7 +42,7 @@ pub struct TcpServer {
 /// Waits end at least this often, so that a stop is noticed.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 const IDLE_MAX: usize = 2;
-/// A greeting must come within this many waits of [`STOP_CHECK`] (2 s), however it is split.
+/// A greeting must be complete within this many waits of [`STOP_CHECK`] (2 s), even if it is split.
 const GREETING_LOOKS: u32 = 40;
 /// Clients may not have lower ports opened, which belong to system services.
 const OTHER_PORT_MIN: u16 = 1024;
@@ -53,11 +53,11 @@ const BUFFER_BYTES: usize = 128 * 1024;
 const SPIN: DurationNs = DurationNs::from_ms(1);
 /// Messages up to this size are small.
 const SMALL_MESSAGE: u32 = 1024;
-/// Small messages sent between two checks for a stop.
+/// Number of small messages sent between two checks for [`STOP`].
 const SENDS_A_LOOK: u32 = 16;
-/// After receiving less than this, a receiver of small messages rests for [`REST`]: they then
-/// gather, as before a receiver that takes them one by one, and it is their sending that is
-/// measured.
+/// After receiving less than this, a receiver of small messages rests for [`REST`]. Messages then
+/// gather, as they would if it took them one by one, and the sender is what limits the measured
+/// rate.
 const LITTLE: usize = 16 * 1024;
 const REST: Duration = Duration::from_micros(40);
 
@@ -345,7 +345,7 @@ fn receive(
     }
 }
 
-/// Sends from each of the client's [`GO`] to its [`STOP`].
+/// Sends messages from each [`GO`] that the client sends until its next [`STOP`].
 fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()> {
     let mut sent = 0u64;
     let mut word = [0; 1];
@@ -358,7 +358,7 @@ fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()
         }
         let mut heard = ClientWord::Nothing;
         while heard == ClientWord::Nothing {
-            // Looking for a word after every small message would add to its cost.
+            // Checking for a command after every small message would add to its cost.
             for _ in 0..if message_bytes <= SMALL_MESSAGE { SENDS_A_LOOK } else { 1 } {
                 let bytes = content(sent, message_bytes as usize);
                 line.write(bytes)?;
@@ -380,7 +380,7 @@ enum ClientWord {
     End,
 }
 
-/// Reads the client's next word, if there is one, without waiting.
+/// Reads the client's next command, if there is one, without waiting.
 fn poll_word(line: &Line<'_>) -> io::Result<ClientWord> {
     let mut word = [0; 1];
     match socket::receive_now(line.stream.as_raw_fd(), &mut word) {

@@ -68,7 +68,7 @@ pub fn serve(
     stop: &AtomicBool,
 ) -> Result<(), SetupError> {
     let cannot = |error| SetupError::new("cannot receive datagrams", error);
-    // With a delay it must wake up to send replies; without, it only receives.
+    // With a delay, this thread must wake up to send replies; without one, it only receives.
     let polls = plan.delay > DurationNs::ZERO;
     socket::prepare_datagrams(socket, plan.sockets, polls).map_err(cannot)?;
     socket.set_read_timeout((!polls).then_some(STOP_LIMIT)).map_err(cannot)?;
@@ -180,8 +180,8 @@ impl Datagrams<'_> {
         true
     }
 
-    /// Forgets the longest silent stream of the address with most, unless `wanting` would then have
-    /// more.
+    /// Forgets a stream of the address with most streams, the one that was silent longest, unless
+    /// `wanting` would then have more streams than that address.
     fn forget_one(&mut self, wanting: IpAddr) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for address in self.streams.keys() {
@@ -219,7 +219,8 @@ impl Datagrams<'_> {
     }
 }
 
-/// An endpoint that listens on all addresses is reachable on loopback, too.
+/// Whether `other` is this endpoint's address; one that listens on all addresses is reachable on
+/// loopback, too.
 fn is_same(own: SocketAddr, other: SocketAddr) -> bool {
     let other_ip = other.ip().to_canonical();
     let everywhere = own.ip().is_unspecified() && other_ip.is_loopback();

@@ -29,7 +29,7 @@ pub struct LoadArgs {
     /// Open loop: Poisson arrivals, as from independent users
     #[arg(long)]
     poisson: bool,
-    /// Open loop: when all connections are busy, open more, up to this many; default: -c
+    /// Open loop: open up to this many connections when all are busy; default: -c
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
     /// Open a new connection for each request; latency then includes connecting
@@ -94,13 +94,13 @@ pub struct LoadArgs {
     /// but above 1,000 requests/s per thread it keeps a CPU busy; default: 1ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     spin: Option<DurationNs>,
-    /// Closed loop on io_uring: let replies wait up to this long for others, which saves CPU time
-    /// of the client and is a pause that the server sees; default: none wait
+    /// Closed loop on io_uring: wait up to this long to read several replies at once; saves client
+    /// CPU time, but the server sees a pause; default: no wait
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     linger: Option<DurationNs>,
-    /// What a thread does while it waits for replies: poll or sleep. A server on the same machine
-    /// pays for waking a thread that sleeps, and a slow server more often; a thread that polls
-    /// keeps its CPU busy. Default: poll where load has CPUs that servers do not use, else sleep
+    /// How threads wait for replies: poll or sleep. Polling keeps a CPU busy. A server on the same
+    /// machine pays for waking threads that sleep, and a slow server pays more often. Default: poll
+    /// if the load has CPUs that servers do not use, else sleep
     #[arg(long, value_name = "HOW", value_parser = Idle::parse)]
     idle: Option<Idle>,
     /// CPUs to pin the threads to: 0,2-3
@@ -112,7 +112,7 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// Flags and keys of `[load]` have the same names. A flag missing from this list has no effect.
+    /// Flags have the names of keys of `[load]`. A flag that is missing below has no effect.
     pub fn spec(&self) -> LoadSpec {
         macro_rules! spec {
             ($($key:ident)*) => {

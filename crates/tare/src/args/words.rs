@@ -29,7 +29,9 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
     }
     let allowed = tare_io::system::allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(cpu) => Err(format!("this process may not run on CPU {cpu}; it may on {allowed:?}")),
+        Some(cpu) => {
+            Err(format!("CPU {cpu} is not available to this process; choose from {allowed:?}"))
+        }
         None => Ok(cpus),
     }
 }
@@ -60,7 +62,7 @@ mod tests {
     #[test]
     fn cpu_lists_are_checked_against_the_machine() {
         assert_eq!(cpu_list("0"), Ok(vec![0]));
-        assert!(cpu_list("0,4095").unwrap_err().contains("may not run on CPU 4095"));
+        assert!(cpu_list("0,4095").unwrap_err().contains("CPU 4095 is not available"));
         for text in ["", "a", "3-1", "1-", "5000"] {
             assert!(cpu_list(text).unwrap_err().contains("is not a list of CPUs"), "{text}");
         }

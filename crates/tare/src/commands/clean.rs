@@ -10,16 +10,16 @@ use tare_model::Failure;
 
 /// Remove what a killed run left behind: processes, control groups, folders, namespaces, containers
 ///
-/// When they end, even after errors and signals, runs remove everything they created; only kill -9
-/// and crashes leave something behind. What belongs to a running tare, or was not created by tare,
-/// is not touched.
+/// Runs remove everything they created when they end, even after errors and signals; only kill -9
+/// and crashes leave something behind. What a running tare uses, or tare did not create, is left
+/// alone.
 ///
 /// Example: tare clean
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Clean {
-    /// What any tare left in this Kubernetes cluster, too: a context of the kubeconfig. What
-    /// belongs to a run that is under way is not touched
+    /// Also clean the Kubernetes cluster of this kubeconfig context, whichever machine ran tare;
+    /// what a run under way uses is not touched
     #[arg(long, value_name = "CONTEXT")]
     context: Option<String>,
 }
@@ -40,12 +40,12 @@ pub fn run(args: &Clean) -> Result<(), Failure> {
     }
     if cleaned.running > 0 {
         text.push_str(&format!(
-            "{} runs are under way; what they have made is left alone\n",
+            "runs under way: {}; what they created is left alone\n",
             cleaned.running
         ));
     }
     for what in swept.in_use.iter().take(IN_USE_SHOWN) {
-        text.push_str(&format!("{what}: its pods run, or it is new: it is left alone\n"));
+        text.push_str(&format!("{what}: in use, or created a moment ago; not removed\n"));
     }
     if let Some(more @ 1..) = swept.in_use.len().checked_sub(IN_USE_SHOWN) {
         text.push_str(&format!("… and {more} more\n"));

@@ -24,7 +24,7 @@ use crate::run::gate::Gate;
 use crate::run::machine::check_machine;
 use tare_model::Failure;
 
-/// Compare servers: what each costs, with a confidence interval
+/// Compare servers under the same load, with confidence intervals
 ///
 /// Every variant gets the same load in short slices, in random order, many times. With --launch,
 /// tare starts and restarts the servers itself: identical servers differ by several percent from
@@ -42,18 +42,17 @@ pub struct Compare {
     /// [NAME=]http://host:port/path; with --launch, {port} is a port that tare chooses
     #[arg(value_name = "[NAME=]URL")]
     variants: Vec<String>,
-    /// NAME='command': start this server in each round, and stop it; repeatable. The URL defaults
-    /// to http://127.0.0.1:{port}/
+    /// Start and stop this server in each round: NAME='command'; repeatable; default URL:
+    /// http://127.0.0.1:{port}/
     #[arg(long, value_name = "NAME=COMMAND")]
     launch: Vec<String>,
-    /// Connect to this Unix socket for the variant, whose URL gives the host name and path;
-    /// repeatable
+    /// Unix socket of a variant; its URL still gives the host name and path; repeatable
     #[arg(long, value_name = "NAME=PATH")]
     unix_socket: Vec<String>,
-    /// Path to request, where a URL names none
+    /// Path to request if a URL has none
     #[arg(long, value_name = "PATH", conflicts_with = "urls", value_parser = path)]
     path: Option<String>,
-    /// Request the paths in this file in turn, one per line, instead of the paths of the URLs
+    /// File of paths to request in turn, one per line, instead of the URLs' paths
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
     /// With --urls: request them in random order
@@ -65,7 +64,7 @@ pub struct Compare {
     /// Variant to compare the others with; default: the first on the command line
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Run only one variant at a time; drift of the machine is then not cancelled
+    /// Run only one variant at a time; machine drift then does not cancel out
     #[arg(long)]
     exclusive: bool,
 
@@ -89,7 +88,7 @@ pub struct Compare {
 /// Settings of a plan that flags can override.
 #[derive(Args)]
 pub struct Choices {
-    /// Stop when every verdict is known to ± this; default: 2%, or a tenth of the overhead
+    /// Stop when every interval is within ± this; default: 2%, or a tenth of the overhead
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
     /// Treat differences up to this as the same; default: the precision
@@ -105,7 +104,7 @@ pub struct Choices {
     /// Stop after this many rounds, whatever the precision
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Go on without a round in which a server, client or place failed, this many times; default: 0
+    /// Tolerate this many rounds in which a server, client or place fails; default: 0
     #[arg(long, value_name = "N")]
     lost_rounds: Option<u32>,
     /// Metrics to resolve: throughput, p50, p99, cpu, … (an invalid name lists them all);
@@ -121,23 +120,23 @@ pub struct Choices {
     /// Longest warm-up; default: 20s, or a quarter of a short --max-time
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup_max: Option<DurationNs>,
-    /// Sustained load on all variants at once, for this long in a few launches, to confirm what
-    /// the slices show; default: 3s
+    /// Length of the sustained load that confirms the slices, on all variants at once in a few
+    /// launches; default: 3s
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     sustained: Option<DurationNs>,
-    /// No sustained load; effects longer than a slice are then missed
+    /// Skip the sustained load; misses effects longer than a slice
     #[arg(long, conflicts_with = "sustained")]
     no_sustained: bool,
-    /// Measure cold servers: count only the first load of each launch, given as a time (200ms) or
-    /// number of requests (5000)
+    /// Measure cold servers: count only this much load of each launch, a time (200ms) or a number
+    /// of requests (5000)
     #[arg(long, value_name = "AMOUNT", value_parser = Cold::parse,
           conflicts_with_all = ["slice", "warmup", "warmup_max", "sustained", "cycles"])]
     cold: Option<Cold>,
     /// Slices of each variant per round; default: determined in the first rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(plan::CYCLES_MAX)))]
     cycles: Option<u32>,
-    /// Draw the connections anew for each launch or each slice: on which of a server's workers they
-    /// land is chance; default: launch
+    /// Open new connections for each launch or slice: chance decides which of a server's workers
+    /// gets them; default: launch
     #[arg(long, value_name = "launch|slice", value_parser = ReconnectEach::parse)]
     reconnect_each: Option<ReconnectEach>,
     /// Random seed; default: a random one, which is printed
@@ -152,7 +151,7 @@ pub struct OutputArgs {
     /// 3%'; with 5 if the run is too imprecise to tell, or for 'unresolved'; repeatable
     #[arg(long, value_name = "LIMIT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
-    /// Exit with 0 although the verdict on some variant is void, and measure it to the end
+    /// Exit with 0 even if a verdict is void, and do not stop early because of it
     #[arg(long)]
     allow_void: bool,
     #[command(flatten)]
@@ -179,7 +178,7 @@ impl OutputArgs {
         self.options_unchecked()
     }
 
-    /// Like [`Self::options`] without checking gates: the plan is not read yet.
+    /// Like [`Self::options`], but does not check gates, because the plan is not read yet.
     pub fn options_unchecked(&self) -> Result<RunOptions, Failure> {
         Ok(RunOptions {
             store: store_path(self.store.as_ref())?,
@@ -303,7 +302,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
     let mut is_given = false;
     for text in &args.variants {
         let (name, url) = name_and_url(text);
-        // A URL with {port} and no name applies to all launched servers without their own.
+        // A URL with {port} and no name applies to all launched servers without a URL of their own.
         if name == url && url.contains("{port}") && !args.launch.is_empty() {
             if std::mem::replace(&mut is_given, true) {
                 let allowed = "two URLs without a name have {port}; write NAME=URL";
@@ -379,7 +378,7 @@ impl Compare {
     }
 }
 
-/// Moves headers with a variant's name to that variant; returns the others, which all share.
+/// Moves headers with a variant's name to that variant; returns those that all variants share.
 fn share_headers(headers: &[String], variants: &mut [Variant]) -> Vec<String> {
     let mut shared = Vec::new();
     for header in headers {

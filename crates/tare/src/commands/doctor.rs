@@ -37,10 +37,10 @@ use tare_model::Failure;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Doctor {
-    /// Measure the noise floor: identical servers against each other, tare's own and nginx
+    /// Measure the noise floor: compare identical servers, of tare target and of nginx
     #[arg(long)]
     noise: bool,
-    /// Show what this Kubernetes cluster allows instead: a context of the kubeconfig
+    /// Show what the cluster of this kubeconfig context allows instead
     #[arg(long, value_name = "CONTEXT", conflicts_with = "noise")]
     context: Option<String>,
     /// With --noise: time for each kind of server
@@ -148,7 +148,7 @@ fn kernel() -> Vec<Line> {
 
 const BRIDGES: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 
-/// Reports whether bridged packets pass iptables; places on tare's network share a bridge.
+/// Reports whether bridged packets go through iptables; places on tare's network share a bridge.
 fn bridges(setting: Option<&str>) -> &'static str {
     match setting.map(str::trim) {
         Some("1") => {
@@ -169,7 +169,7 @@ fn cgroups() -> Result<String, Failure> {
     })
 }
 
-/// Enough for a hundred thousand connections.
+/// Open-file limit that is enough for a hundred thousand connections.
 const FILES_WANTED: u64 = 100_000;
 
 fn programs_found() -> Vec<Line> {
@@ -253,7 +253,7 @@ fn noise(
             rounds: None,
             lost_rounds: 0,
         },
-        // Fixed, since this precision would make the chosen number meaningless.
+        // The number is fixed, because one chosen for this precision would be meaningless.
         slices: Slices { cycles: Some(NOISE_CYCLES), ..Slices::default() },
         load_cpus,
         server_cpus,
@@ -284,7 +284,7 @@ fn noise(
     ))
 }
 
-/// Optimal for typical variances of launches and slices.
+/// Number of slices that is optimal for typical variances of launches and slices.
 const NOISE_CYCLES: u32 = 5;
 
 #[cfg(test)]

@@ -18,12 +18,11 @@ use tare_model::Failure;
 
 /// Read other tools' results, audit them, and store them
 ///
-/// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, oha, fortio, k6, iperf3, netperf and
-/// UnixBench, as files or pasted into Markdown or any text (headings, labels and comments above them
-/// name the variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx
-/// benchmark; CSV of k6; tables (Markdown, HTML, tabs) and printed summaries of results. Each is
-/// audited, and differences stated in the text are recomputed; where runs were repeated,
-/// differences get intervals.
+/// Reads outputs of wrk, wrk2, qperf, h2load, ab, hey, oha, fortio, k6, iperf3, netperf and
+/// UnixBench, as files or pasted into Markdown or any text (headings, labels and comments above
+/// them name the variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of
+/// k6; tables (Markdown, HTML, tabs) and printed summaries of results. tare audits each result,
+/// recomputes the differences stated in the text, and gives intervals where runs were repeated.
 ///
 /// Example: tare import study.md --dry-run
 ///
@@ -34,10 +33,10 @@ pub struct Import {
     /// Files; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Variant name: once for all files, or once for each; files with the same name are
-    /// repetitions; if headings name several variants in a file, it becomes their prefix.
+    /// Variant name, once for all files or once for each. Files with the same name are
+    /// repetitions. If headings in a file name several variants, this is their prefix.
     /// FILE:LINE=NAME names the output that begins at that line.
-    /// Default: headings and labels above, or the name of the file
+    /// Default: the headings and labels above it, or the file name
     #[arg(long = "as", value_name = "NAME")]
     names: Vec<String>,
     /// Name of the import; default: the names of the files
@@ -86,7 +85,7 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     outputs.write(&document, Some(&kept))
 }
 
-/// Most outputs that are read at once.
+/// Maximum number of outputs that are read at once.
 const OUTPUTS_MAX: usize = 5000;
 
 /// Reads all files before any of them is stored.
@@ -156,7 +155,7 @@ fn parse_line_name(name: &str, files: &[PathBuf]) -> Option<(String, u32, String
     })
 }
 
-/// Whether a name has the form `FILE:LINE=NAME`; with an unknown file, it is a typing error.
+/// Whether a name has the form `FILE:LINE=NAME`, which is an error if FILE is not among the files.
 fn has_line_form(name: &str) -> bool {
     let before = name.split_once('=').map(|(before, _)| before);
     let line = before.and_then(|before| before.rsplit_once(':')).map(|(_, line)| line);

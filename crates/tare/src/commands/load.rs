@@ -53,7 +53,7 @@ pub struct Load {
     /// Stop after this many requests
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     requests: Option<u64>,
-    /// Load before the measurement, not counted
+    /// Warm-up time, which is not counted
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     warmup: Option<DurationNs>,
 
@@ -66,11 +66,11 @@ pub struct Load {
     /// Connect to this Unix socket instead of the URL's host
     #[arg(long, value_name = "PATH", conflicts_with = "bind")]
     unix_socket: Option<PathBuf>,
-    /// Make the load from pods: count=4,context=C,node=N and other settings of docs/kubernetes.md
+    /// Generate load from pods: count=4,context=C,node=N; all settings: docs/kubernetes.md
     #[arg(long, value_name = "SETTINGS", value_parser = elsewhere::settings,
           conflicts_with_all = ["unix_socket", "bind", "cpus"])]
     kubernetes: Option<elsewhere::Pods>,
-    /// Make the load from this machine, by ssh; repeatable, the clients divide the load
+    /// Generate load from this ssh host; repeatable, the hosts share the load
     #[arg(long, value_name = "HOST", conflicts_with_all = ["kubernetes", "unix_socket", "bind", "cpus"])]
     ssh: Vec<String>,
     /// Write results as JSON to this file, or to standard output with -
@@ -214,11 +214,11 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
     let stages = stages.map_err(|error| Failure::usage(format!("--stages: {error}")))?;
-    // Remote clients have their own CPUs; more of them replace more threads.
+    // Remote clients have CPUs of their own: for more load, add clients instead of threads.
     let is_here = args.kubernetes.is_none() && args.ssh.is_empty();
     let threads = if is_here { default_threads() } else { 1 };
     let mut spec = args.load.spec_on(threads);
-    // Stages make it an open loop; they replace this rate below.
+    // Stages make the loop open; this peak rate stands in until they replace it below.
     spec.rate = spec.rate.or(stages.as_ref().map(RateProfile::peak_per_s));
     let mut load = tare_model::load::Load::try_from(spec)?;
     if let Some(http) = load.http_mut().filter(|_| urls.len() > 1) {
@@ -259,7 +259,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
 /// Workers report their counts, and the live line is redrawn, at least this often.
 const TICK_MAX: DurationNs = DurationNs::from_ms(250);
 const DEFAULT_DURATION: DurationNs = DurationNs::from_secs(10);
-/// Window of --requests alone: the last request ends it, or its timeout does.
+/// Window if only --requests is given: the last reply ends it, or the last timeout.
 const NO_END: DurationNs = DurationNs::from_secs(366 * 86_400);
 /// Divides an interval into equal ticks of at most [`TICK_MAX`].
 fn tick(interval: DurationNs) -> DurationNs {

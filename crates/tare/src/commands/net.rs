@@ -28,7 +28,7 @@ use tare_model::Failure;
 /// Run tare net --serve on the other side as the endpoint. Tests are tcp_rr (round trips; also
 /// half of the mean, as qperf reports it), tcp_crr (connect, request, close), tcp_stream,
 /// tcp_stream_reverse (bandwidth, counted by the receiver), udp_rr and udp_stream (with losses).
-/// The contents of everything received are verified.
+/// All received data is verified.
 ///
 /// Example: tare net 10.0.0.2 tcp_rr tcp_stream -m 1:256K:*64
 #[derive(Args)]
@@ -45,7 +45,7 @@ pub struct Net {
     /// streams, 1K for UDP streams
     #[arg(short, long, value_name = "SIZES", value_parser = size_list)]
     message: Option<Sizes>,
-    /// Size of replies; default: the size of the message (always, over UDP)
+    /// Reply size; default, and always over UDP: the message size
     #[arg(long, value_name = "SIZE", value_parser = size)]
     reply: Option<u32>,
     /// Connections; over UDP, sockets
@@ -91,7 +91,7 @@ pub struct Net {
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// File of stored runs; default: the one tare runs lists
+    /// Run store; default: the one that tare runs lists
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
     /// Random seed; default: a random one, which is printed
@@ -117,7 +117,7 @@ pub struct Net {
     loss: f64,
 }
 
-/// Sizes from one argument; clap would take a `Vec` for a repeated one.
+/// Sizes from one argument; clap would take a `Vec` for a repeatable argument.
 type Sizes = std::sync::Arc<[u32]>;
 
 fn size_list(text: &str) -> Result<Sizes, String> {

@@ -25,11 +25,11 @@ use tare_model::Failure;
 
 /// Measure TCP and UDP with qperf's flags and output, against a tare qperf on the other side
 ///
-/// Without a host it is the server, on loopback unless -la is given. Flags are qperf's (-lp
-/// -ip -oo -m -t -vu -vs -uu -ub -e -sb -ca -f -to); tests are tcp_bw, tcp_lat, udp_bw, udp_lat,
-/// conf and quit. latency is half of the mean round trip, as in qperf; tare net shows the
-/// whole round trip, and percentiles. Both sides speak tare's protocol: the original qperf's
-/// server does not answer. Also when called through a link named qperf.
+/// Without a host, runs the server, on loopback unless -la is given. Flags are qperf's (-lp -ip
+/// -oo -m -t -vu -vs -uu -ub -e -sb -ca -f -to); tests are tcp_bw, tcp_lat, udp_bw, udp_lat, conf
+/// and quit. latency is half of the mean round trip, as in qperf; tare net reports full round trips
+/// and percentiles. Both sides must run tare qperf, not the original. Called through a link named
+/// qperf, tare runs this command.
 ///
 /// Example: tare qperf 10.0.0.2 -lp 4000 -ip 4001 -oo msg_size:1:256K:*64 -vu tcp_bw tcp_lat
 #[derive(Args)]
@@ -247,7 +247,7 @@ Flags apply to the tests after them (defaults in parentheses):
   -ca CPU         pins this side to this CPU
   -f1             the other side sends (tcp_bw)
   -to TIME        reply timeout
-Both sides must be tare qperf; it does not speak the original's protocol.
+Both sides must run tare qperf; the original's protocol is unsupported.
 latency is half of the mean round trip; tare net reports full round trips and percentiles.
 
 Example: tare qperf 10.0.0.2 -lp 4000 -ip 4001 -oo msg_size:1:256K:*64 -vu tcp_bw tcp_lat

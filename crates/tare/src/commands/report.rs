@@ -33,7 +33,7 @@ use tare_model::Failure;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
-    /// Number of the run, or 'last'; 3-8 are the runs of a sweep
+    /// Run number or 'last'; 3-8 for the runs of a sweep
     #[arg(value_name = "RUN", default_value = "last")]
     run: String,
     /// Later run to compare with the first; --fail-if then applies to the change
@@ -58,7 +58,7 @@ pub struct Report {
     #[arg(long, value_name = "FORMAT", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,
-    /// Show all that the run says for and against itself: every guard, ratio and proof, with figures
+    /// Show all evidence for and against the result: every guard, ratio and proof, with figures
     #[arg(long, conflicts_with_all = ["format", "json", "markdown", "csv", "html", "quiet"])]
     why: bool,
     /// Variant to compare the others with; default: the run's own baseline
@@ -121,11 +121,11 @@ fn sweep_identity(report: &RunReport, values: &BTreeMap<String, String>) -> (Str
 
 const NAME_ITS_RUNS: &str = "name its first run and its last, as 'tare runs' lists them";
 
-/// Most runs in the report of a sweep.
+/// Maximum number of runs in the report of a sweep.
 const CELLS_MAX: i64 = 10_000;
 
 impl Report {
-    /// Reports the runs of a sweep together, as when they were measured.
+    /// Reports the runs of a sweep as one document, like `tare run` after measuring them.
     fn sweep(&self, store: &Store, first: i64, last: i64) -> Result<(), Failure> {
         if last < first || last - first >= CELLS_MAX {
             let allowed = format!("the first run and the last, up to {CELLS_MAX} of them");

@@ -14,7 +14,7 @@ use crate::run::begin::{resume, run_new};
 use crate::run::machine::{absent, check_machine, describe, without};
 use crate::run::sweep::{self, run_sweep};
 
-/// Run an experiment: what each variant costs, with a confidence interval
+/// Run an experiment file: compare its variants under load, with confidence intervals
 ///
 /// The file defines servers, variants, load, and when to stop; see docs/experiments.md. Flags
 /// override the file.

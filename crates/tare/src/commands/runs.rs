@@ -26,10 +26,10 @@ use tare_model::Failure;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Runs {
-    /// Only runs whose name, or a variant's name, contains this
+    /// Only runs with this in their own or a variant's name
     #[arg(value_name = "TEXT")]
     contains: Option<String>,
-    /// Show each run that measured nothing, too
+    /// List each run that measured nothing
     #[arg(long)]
     all: bool,
     /// Delete these runs and all their data
@@ -69,7 +69,7 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
 /// Time for computing missing verdicts, those of the newest runs first.
 const PATIENCE: DurationNs = DurationNs::from_ms(500);
 
-/// Looks up all runs before it deletes the first.
+/// Deletes runs, after all of them have been found.
 fn delete(store: &mut Store, texts: &[String]) -> Result<String, Failure> {
     let rows: Result<Vec<RunRow>, _> = texts.iter().map(|text| store.find_run(text)).collect();
     let mut told = String::new();
@@ -168,7 +168,8 @@ fn describe_difference(plan: &PlanParts) -> Option<String> {
     (text.chars().count() <= NAME_MAX).then_some(text)
 }
 
-/// Returns the words that two commands do not share; with the word before if one has none.
+/// Returns the words in which two commands differ. If one of them has none, both results include
+/// the word before.
 fn differing_words(a: &str, b: &str) -> Option<[String; 2]> {
     let [a, b] = [a, b].map(|text| text.split_whitespace().collect::<Vec<&str>>());
     let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
@@ -177,7 +178,7 @@ fn differing_words(a: &str, b: &str) -> Option<[String; 2]> {
     if mine.is_empty() && theirs.is_empty() {
         return None;
     }
-    // Include the word before if one of them would be empty.
+    // Include the word before if either result would be empty.
     let from = shared - usize::from(mine.len().min(theirs.len()) == end).min(shared);
     let words = |all: &[&str]| all[from..all.len() - end].join(" ");
     let both = [words(&a), words(&b)];
@@ -187,7 +188,7 @@ fn differing_words(a: &str, b: &str) -> Option<[String; 2]> {
 /// Longest name shown, in characters.
 const NAME_MAX: usize = 70;
 
-/// Most verdicts shown on a line.
+/// Maximum number of verdicts shown on a line.
 const VERDICTS_SHOWN: usize = 3;
 
 /// Returns the verdicts on the first requested metric: `: slower, +3.9 %`.

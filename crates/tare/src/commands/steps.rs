@@ -26,43 +26,43 @@ use crate::run::cpus_and_folders::journal_folder;
 use crate::toml_file::{self, Source};
 use tare_model::Failure;
 
-/// Measure what it takes to put something in place: time, waiting, steps, commands, values
+/// Measure what it takes to deploy something: time, waiting, steps, commands, values
 ///
-/// A procedure is a file of steps. Each is carried out several times, from a state that is shown to
-/// be clean, in turn with the others and in random order; intervals are over repetitions.
+/// A procedure is a file of steps. tare carries out each one several times, from a verified clean
+/// state, in turn with the others and in random order; intervals are over repetitions.
 ///
 /// Example: tare steps by-hand.toml from-one-manifest.toml --repetitions 8 --html steps.html
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Steps {
-    /// Procedures, the first of which is the baseline; or one file with a [[variant]] for each
+    /// Procedure files, the baseline first; or one file with a [[variant]] for each
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// How often each is carried out; default: 5, or what the file says
+    /// Repetitions of each procedure; default: 5, or the file's number
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// Begin no further round after this time
+    /// Start no new round after this time
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     max_time: Option<DurationNs>,
-    /// Differences within this share are the same
+    /// Treat differences up to this as the same
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
     tolerance: f64,
-    /// Ask for steps that a person does, and time them; else their recorded times count, apart
+    /// Prompt for manual steps and time them; default: report their recorded times separately
     #[arg(long)]
     by_hand: bool,
-    /// Only count steps, commands, lines and values; nothing is run
+    /// Only count steps, commands, lines and values; run nothing
     #[arg(long, conflicts_with_all = ["by_hand", "from", "keep"])]
     count: bool,
-    /// Go on at this step of one procedure, once; steps that give values are done again
+    /// Resume one procedure at this step, once; earlier steps that give values rerun
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
-    /// Leave what was done as it is, also where a step fails; once, of one procedure
+    /// Run one procedure once and undo nothing, even if a step fails
     #[arg(long)]
     keep: bool,
     /// Random seed of the order; default: a random one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Say nothing of how it goes
+    /// Print no progress
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -252,7 +252,7 @@ fn check(args: &Steps, asking: &StepsPlan) -> Result<(), Failure> {
         return wrong("--from and --keep are for one procedure".into());
     }
     if args.by_hand && !std::io::stdin().is_terminal() {
-        return wrong("--by-hand asks on a terminal, and standard input is none".into());
+        return wrong("--by-hand needs a terminal as standard input".into());
     }
     for (procedure, _) in &asking.procedures {
         let own = |text: &str| wrong(format!("{}: {text}", procedure.name));
@@ -264,16 +264,16 @@ fn check(args: &Steps, asking: &StepsPlan) -> Result<(), Failure> {
         let untimed = procedure.steps.iter().find(|step| step.manual && step.took.is_none());
         if let Some(step) = untimed.filter(|_| !args.by_hand) {
             return own(&format!(
-                "step '{}' is done by a person, and nobody said how long it takes: time it with \
-                 --by-hand, write took = \"…\", or count steps only (--count)",
+                "step '{}' is manual and has no recorded time: time it with --by-hand, set took = \
+                 \"…\", or only count steps (--count)",
                 step.name
             ));
         }
         let found = procedure.steps.iter().find(|step| step.manual && step.gives.is_some());
         if let Some(step) = found.filter(|_| !args.by_hand) {
             return own(&format!(
-                "step '{}' gives what a person finds: --by-hand asks for it, or count steps only \
-                 (--count)",
+                "step '{}' needs a value from a person: enter it with --by-hand, or only count \
+                 steps (--count)",
                 step.name
             ));
         }

@@ -251,7 +251,7 @@ impl Copies {
         Ok(workers)
     }
 
-    /// Makes all copies make a call at the same time; the inner error says why one cannot.
+    /// Has all copies repeat a call at the same time; the inner error says why one cannot.
     fn make(&mut self, call: Call) -> Result<Result<Vec<CallCount>, String>, Failure> {
         let gone = || Failure::environment("a process that makes calls has ended");
         for worker in &mut self.0 {

@@ -32,18 +32,17 @@ pub struct TargetArgs {
     /// 50:1ms,99:20ms,100:100ms
     #[arg(long, value_name = "DELAY")]
     delay: Option<String>,
-    /// Service time of a request in a queue, without CPU use
+    /// Queue requests: service time of each, using no CPU
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     service_time: Option<DurationNs>,
     /// Workers of the queue of --service-time
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     workers: u32,
-    /// What a turn of the queue takes beside its requests: a worker that is free takes all that
-    /// wait, together
+    /// Fixed time per batch of the queue: a free worker takes all waiting requests together
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "service_time")]
     turn: Option<DurationNs>,
-    /// Of the queue: a connection stays with the worker that it is given by lot
+    /// Keep each connection with one randomly chosen worker of the queue
     #[arg(long, requires = "service_time")]
     sticky: bool,
     /// CPU time to burn for each request
@@ -136,14 +135,14 @@ struct HabitArgs {
     /// Defer this much work of each request until the server has been idle this long: 2us:3ms
     #[arg(long, value_name = "COST:IDLE", value_parser = |text: &str| Habit::parse("defer", text))]
     defer: Option<Habit>,
-    /// Burst credit: after 10 ms of rest, requests are cheap for a while, then cost more: 100ms:6us
+    /// After 10 ms of rest, requests are cheap for CREDIT, then cost COST more: 100ms:6us
     #[arg(long, value_name = "CREDIT:COST", value_parser = |text: &str| Habit::parse("burst", text))]
     burst: Option<Habit>,
     /// Pause and burn CPU in every period, like a garbage collector: 3s:200ms
     #[arg(long, value_name = "EVERY:LENGTH",
           value_parser = |text: &str| Habit::parse("pause-every", text))]
     pause_every: Option<Habit>,
-    /// Requests cost more for this long after the start: 2s:4us; more than one make steps
+    /// Requests cost COST more for TIME after the start: 2s:4us; repeatable for steps
     #[arg(long, value_name = "TIME:COST", value_parser = |text: &str| Habit::parse("warm-for", text))]
     warm_for: Vec<Habit>,
     /// The first requests cost more: 5000:4us
@@ -157,7 +156,7 @@ struct HabitArgs {
     #[arg(long, value_name = "EVERY:SLOW:COST",
           value_parser = |text: &str| Habit::parse("period", text))]
     period: Option<Habit>,
-    /// Leak: the cost of a request grows by this much per number of requests served: 1us:10000
+    /// Leak: a request costs COST more for every N requests already served: 1us:10000
     #[arg(long, value_name = "COST:N", value_parser = |text: &str| Habit::parse("leak", text))]
     leak: Option<Habit>,
     /// Requests cost more in one of this many launches: 1/15:6us
@@ -230,7 +229,7 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
         let _ = std::fs::remove_file(path);
     }
     waited?;
-    // Nobody may read standard error any more.
+    // Standard error may already be closed.
     let _ = std::io::stderr().write_all(target.stats.json().as_bytes());
     Ok(())
 }

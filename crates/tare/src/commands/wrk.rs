@@ -30,8 +30,8 @@ use tare_model::Failure;
 
 /// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
 ///
-/// No sample is corrected or invented: latency is what each request took, with -R from the moment
-/// it was due. Problems that wrk does not report are printed to standard error. Invoked through a
+/// Samples are neither corrected nor invented: latency is the time that a request took, with -R
+/// from when it was due. Problems that wrk does not report go to standard error. Called through a
 /// link named wrk or wrk2, tare runs this command.
 ///
 /// Example: tare wrk -t2 -c100 -d30s --latency http://127.0.0.1:8080/

@@ -119,7 +119,7 @@ fn one_kind(key: &str, mut table: Table, allowed: &str) -> Result<(String, Value
     let kinds: Vec<String> = table.keys().filter(is_kind).cloned().collect();
     let kind = match kinds.as_slice() {
         [kind] => kind.clone(),
-        // An unknown kind is returned by its name, for the error message.
+        // The name of an unknown kind is returned, for the error message.
         [] => {
             let engine = table.keys().find(|key| ENGINES.contains(&key.as_str()));
             let only = table.keys().next().filter(|_| table.len() == 1);

@@ -76,7 +76,7 @@ const KEYS: [(&str, Put); 8] = [
 
 /// Rate that stands for the closed loop.
 const CLOSED: f64 = 0.0;
-/// Most cells of a sweep.
+/// Maximum number of cells of a sweep.
 const CELLS_MAX: usize = 1000;
 
 impl Value {

@@ -73,6 +73,6 @@ const STOP_CHECK: Duration = Duration::from_millis(20);
 pub fn random_seed() -> u64 {
     // Hash keys are seeded by the system; no crate is needed for one number.
     use std::hash::{BuildHasher, RandomState};
-    // 53 bits: JavaScript's numbers, and jq's, hold no more.
+    // The seed has 53 bits, because numbers in JavaScript and jq hold no more.
     RandomState::new().hash_one(0) >> 11
 }

@@ -24,8 +24,9 @@ pub struct LoadOutcome<'a> {
     pub reactor: &'a str,
     pub reactor_note: Option<String>,
     pub workers: u32,
-    /// CPU time of all workers in the window; `busiest` is the share of a CPU of the busiest one.
+    /// CPU time of all workers in the window.
     pub cpu: ClientCpu,
+    /// Share of a CPU that the busiest worker used.
     pub busiest: f64,
     pub clients: Option<ClientsSummary>,
 }
@@ -210,7 +211,7 @@ fn series(histogram: &Histogram) -> Option<Series> {
     })
 }
 
-/// Most rows of the chart, without the one for the tail.
+/// Maximum number of rows of the chart, without the row for the tail.
 const BARS_MAX: usize = 12;
 
 /// Returns the rows of a latency chart: fine where 99 % of values lie, one row for all below, one

@@ -83,7 +83,7 @@ pub fn target(spec: &KubernetesSpec, url: &Url, family: Family) -> Result<Socket
     address_of(&url.host, url.port, family)
 }
 
-/// Returns a client's place for each host that ssh knows.
+/// Returns the place of a client on each of these ssh hosts.
 pub fn hosts(names: &[String]) -> Result<Vec<PlaceSpec>, Failure> {
     let place = |name: &String| {
         let spec = SshSpec { host: name.clone(), address: None, options: Vec::new() };
@@ -135,7 +135,7 @@ pub fn run(
     Ok(describe(request, plan, found, watch.intervals(), false))
 }
 
-/// Merges the intervals of all clients into rows; each goes into the row of its middle.
+/// Merges the intervals of all clients into rows; the middle of an interval decides its row.
 fn rows(intervals: &[Measured], length: DurationNs) -> Vec<Tally> {
     let mut rows: BTreeMap<u64, Tally> = BTreeMap::new();
     for interval in intervals {

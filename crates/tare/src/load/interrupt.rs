@@ -1,4 +1,5 @@
-//! Handles Ctrl-C: the first stops and prints what was measured, a later one ends at once.
+//! Handles Ctrl-C: the first press stops the command and prints what was measured; a later one ends
+//! tare at once.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,8 +47,8 @@ extern "C" fn on_early_signal(_: i32) {
     system::exit_at_once(Fault::Interrupted.exit_code().into());
 }
 
-/// Sets `stop` on any of these signals. A signal later than [`SIGNAL_GRACE`] after the first ends the
-/// process at once.
+/// Sets `stop` on any signal that would end the process. A signal later than [`SIGNAL_GRACE`] after
+/// the first ends the process at once.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     if STOP.set(stop).is_err() {
         return Err(Failure::bug("interrupts are already taken"));

@@ -7,7 +7,7 @@ use tare_load::Tally;
 use tare_model::plain;
 use tare_report::format::{count, duration, rate};
 
-/// Draws only if standard error is a terminal.
+/// The progress line; drawn only if standard error is a terminal.
 pub struct Live {
     on: bool,
     length: Option<DurationNs>,
@@ -21,7 +21,7 @@ impl Live {
 
     pub fn draw(&self, elapsed: DurationNs, tick: &Tally, total: &Tally) {
         if self.on {
-            // Back to the start, erase, write: the cursor never leaves the line.
+            // The line is erased and written again; the cursor never leaves it.
             let text = line(elapsed, self.length, tick, total);
             // The run continues if standard error is closed.
             let _ = write!(std::io::stderr(), "\r\x1b[2K{}", plain::line(&text));

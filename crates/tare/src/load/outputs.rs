@@ -112,7 +112,7 @@ impl Outputs {
         self.0.iter().any(|(_, output)| output.is_stdout())
     }
 
-    /// Writes the files, and prints the text and where it is kept unless a file is standard output.
+    /// Writes the files. Unless one of them is standard output, also prints the text and `kept`.
     pub fn write(&mut self, document: &dyn Document, kept: Option<&str>) -> Result<(), Failure> {
         if !self.uses_stdout() {
             let text = document.render(Form::Text).map_err(Failure::usage)?;

@@ -27,9 +27,11 @@ pub struct Rounds {
     pub seed: u64,
 }
 
-/// Part of each window (1 / this) that is not counted, because TCP starts slowly, and its limits.
+/// The warm-up is 1 / this of a window; it is needed because TCP starts slowly.
 const WARM_UP_SHARE: u64 = 10;
+/// Shortest warm-up.
 const WARM_UP_MIN: DurationNs = DurationNs::from_ms(2);
+/// Longest warm-up.
 const WARM_UP_MAX: DurationNs = DurationNs::from_ms(100);
 /// A run that hangs is ended after this many times its planned length.
 const PATIENCE: u64 = 4;

@@ -33,14 +33,14 @@ pub fn quit(
     ask(address, Purpose::Quit, word.map_or(0, token), stop)
 }
 
-/// Returns a token as sent on the wire. 64 bits cannot be guessed, and an eavesdropper could end
-/// the server anyway.
+/// Returns a token as sent on the wire. Its 64 bits cannot be guessed, and a longer token would not
+/// stop an eavesdropper either.
 pub fn token(word: &str) -> u64 {
     let hash = digest(&SHA256, word.as_bytes());
     hash.as_ref().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// Fails unless an endpoint answers there.
+/// Fails unless an endpoint answers at this address.
 pub fn check_endpoint(address: SocketAddr, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let greeting = Greeting { purpose: Purpose::Count, session: 0 };
     Control::reach(address, None, TIMEOUT, greeting, stop)?.count()?;

@@ -1,6 +1,6 @@
 //! Parses message sizes: `64`, `4K`, a list of them, or qperf's `1:256K:*64`.
 
-/// Most sizes in a list.
+/// Maximum number of sizes in a list.
 const SIZES_MAX: usize = 1000;
 
 /// Parses a list of sizes; each part may be a loop, `first:last:step` or `first:last:*factor`.

@@ -13,7 +13,7 @@ pub enum Value {
     Bandwidth(f64),
     /// Seconds.
     Time(f64),
-    /// Per second.
+    /// Messages per second.
     Rate(f64),
     /// Bytes.
     Size(u32),
@@ -99,7 +99,8 @@ fn scaled<'a>(value: f64, units: &[&'a str], show: &Show) -> (String, &'a str) {
     (significant(value, show.digits), units[at])
 }
 
-/// Formats this many significant digits, without trailing zeros: C's `%g` without its exponent.
+/// Formats a number with this many significant digits and no trailing zeros, like C's `%g` without
+/// an exponent.
 fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".into();

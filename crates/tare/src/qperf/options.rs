@@ -9,7 +9,7 @@ use crate::net::sizes;
 /// Parsed arguments.
 #[derive(Debug, PartialEq)]
 pub struct Options {
-    /// Without a host, this is the server.
+    /// Server to test; without a host, this process is the server.
     pub host: Option<String>,
     pub listen_port: u16,
     /// Listen address of the server; default: loopback.
@@ -232,7 +232,7 @@ const FLAGS: &[Flag] = &[
         }),
     },
     Flag { names: &["-f1"], takes: Takes::Nothing(|state| state.with.flip = true) },
-    // Received data is always verified.
+    // -ar and -ar1 have no effect, because received data is always verified.
     Flag {
         names: &["-ar", "--access_recv"],
         takes: Takes::Value(|_, text| on_off(text).map(drop)),

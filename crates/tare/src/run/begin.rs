@@ -112,7 +112,7 @@ pub(super) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Returns the time limit of a run, counted from the start of the command less `elapsed_ns`.
+/// Returns the run's time limit less `elapsed_ns`, counted from the start of the command.
 fn halt_within(
     plan: &Plan,
     elapsed_ns: u64,

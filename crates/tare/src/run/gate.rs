@@ -118,7 +118,7 @@ impl fmt::Display for Gate {
     }
 }
 
-/// Outcome of gates, with what was measured unless they passed.
+/// Outcome of gates; all but `Passed` describe what was measured.
 enum Outcome {
     Passed,
     Exceeded(String),
@@ -148,7 +148,7 @@ pub struct GateInput {
     pub metric: Metric,
     pub overhead_percent: Bounds,
     pub ratio: Estimate,
-    /// The interval spans slices and sustained load; more rounds do not narrow it.
+    /// Whether the interval spans slices and sustained load; more rounds do not narrow it.
     pub spans: bool,
     pub verdict: Verdict,
     /// Bounds under sustained load, if they do not confirm the slices.
@@ -227,8 +227,8 @@ pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
 }
 
 /// Checks gates on the change between two runs: a gate fails if a variant became worse, or if that
-/// cannot be decided. Without a name it covers all variants except a baseline that both runs share;
-/// that baseline, drift included, can be named.
+/// cannot be decided. A gate without a name covers all variants except a baseline that both runs
+/// share; a gate can name this baseline, whose change includes drift.
 pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Result<(), Failure> {
     outcome_of_pair(gates, asked, pair).checked()
 }

@@ -19,7 +19,7 @@ use tare_stats::{RoundDigest, Verdict};
 use crate::load::outputs::print_stderr;
 
 pub struct LiveTable {
-    /// One per cell.
+    /// Facts of the runs, one per cell.
     facts: Vec<RunFacts>,
     style: Style,
     next: Instant,
@@ -174,7 +174,8 @@ fn line(report: &RunReport, name: &str, rounds: Option<u32>) -> String {
 
 const KNOWN_PERCENT: f64 = 1000.0;
 
-/// With more comparisons than this, a line shows only how many are resolved, and the widest.
+/// With more comparisons than this, a line shows only how many are resolved, and the one with the
+/// widest interval.
 const TOLD_ALL: usize = 4;
 
 /// Returns `round 12, 9 s, about 20 s more`, or `round 2 of 6, 2 s` with a limit on rounds.

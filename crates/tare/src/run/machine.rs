@@ -35,7 +35,7 @@ pub fn describe(variant: &Variant) -> Result<(String, Vec<String>), Failure> {
     Ok((server, layers.collect::<Result<_, _>>()?))
 }
 
-/// Names the variant that has a wrong setting.
+/// Adds the variant's name to an error about a wrong setting.
 fn named(error: Failure, variant: &Variant) -> Failure {
     match error.fault {
         Fault::Usage => error.map(|text| format!("variant '{}': {text}", variant.name)),

@@ -135,8 +135,8 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
     Runner::new(cells, lab, services)
 }
 
-/// Returns the addresses in the variants' URLs. A server that is not running yet cannot show on
-/// which of a name's addresses it will answer.
+/// Resolves the variants' URLs, except URLs with `{port}`: their servers are not running yet, so it
+/// is not known on which of a name's addresses they will answer.
 fn addresses(plan: &Plan) -> Result<Vec<Option<SocketAddr>>, Failure> {
     let all = plan.variants.iter().map(|variant| {
         if variant.url.contains("{port}") || variant.unix_socket.is_some() {

@@ -117,7 +117,7 @@ fn launched(variant: &Variant) -> Variant {
     let path =
         variant.url.find("://").and_then(|at| variant.url[at + 3..].find('/').map(|n| at + 3 + n));
     let url = match path {
-        // A filter is proven with the path that is requested.
+        // The proof of a filter depends on the requested path.
         Some(path) if variant.filter().is_none() => variant.url[..path].to_owned(),
         _ => variant.url.clone(),
     };

@@ -44,7 +44,7 @@ fn a_body_of_the_same_length_with_other_bytes() {
         "2",
         "--allow-void",
     ]);
-    let text = "4 bytes in both, but not the same (byte 1: \"some\" against \"same\")";
+    let text = "4 bytes in both, with different contents (byte 1: \"some\" against \"same\")";
     voids(&report, "unequal-reply", text);
 }
 
@@ -81,7 +81,7 @@ fn replies_in_several_segments_are_told() {
     let split = between("split", "--slow-head 1ms", "", &[]);
     let found = guard(&split, "split-replies");
     assert_eq!((found.severity, found.variant.as_deref()), (Severity::Warn, Some("a")));
-    assert!(found.text.contains("would fit one TCP segment and is sent in "), "{found:?}");
+    assert!(found.text.contains("would fit one TCP segment but is sent in "), "{found:?}");
 
     let other = between("split-variant", "", "--slow-head 1ms", &[]);
     let found = guard(&other, "split-replies");

@@ -61,7 +61,7 @@ fn the_users_words() {
                 "--reconnect-each",
                 "slice",
             ],
-            "reconnect_each (--reconnect-each) is of connections that are kept",
+            "reconnect_each (--reconnect-each) needs kept connections",
         ),
         (
             &["compare", "localhost:1", "localhost:2", "--reconnect-each", "round"],

@@ -202,12 +202,12 @@ fn what_cannot_be_carried_out_gets_one_line() {
         &format!("name = \"d\"\n[reset]\nrun = \"true\"\nclean = \"false\"\n{verify}"),
     );
     for (args, code, told) in [
-        (&[str(&untimed)][..], 2, "step 'console' is done by a person"),
+        (&[str(&untimed)][..], 2, "step 'console' is manual and has no recorded time"),
         (&[str(&once)], 2, "it has no [reset]"),
         (&[str(&unproven)], 2, "no step shows that it worked"),
         (&[str(&typo)], 2, "unknown key 'comand'"),
         (&[str(&good), str(&good)], 2, "two procedures are called 'good'"),
-        (&[str(&good), "--by-hand"], 2, "standard input is none"),
+        (&[str(&good), "--by-hand"], 2, "needs a terminal"),
         (&[str(&good), "--from", "nowhere"], 2, "no step has this name"),
         (&[str(&good), str(&once), "--keep"], 2, "for one procedure"),
         (&[str(&lacking)], 3, "l: the baseline cannot be carried out here: no device"),
@@ -242,9 +242,9 @@ fn what_a_person_does_is_asked_for_timed_and_carried_over() {
                    [[step]]\nname = \"look\"\nmanual = true\nkind = \"wait\"\n";
     let path = procedure(&desk, "p", console);
     let refused = desk.tare(&["steps", str(&path)]);
-    refused.fails(2, "step 'console' is done by a person, and nobody said how long");
+    refused.fails(2, "step 'console' is manual and has no recorded time");
     let took = procedure(&desk, "q", &console.replace("true\n", "true\ntook = \"1m\"\n"));
-    desk.tare(&["steps", str(&took)]).fails(2, "step 'console' gives what a person finds");
+    desk.tare(&["steps", str(&took)]).fails(2, "step 'console' needs a value from a person");
     // On a terminal, which `--by-hand` requires.
     let report = desk.folder.file("report.json");
     let by_hand = |answers: &str| {

@@ -77,7 +77,7 @@ fn clean_of_a_cluster_removes_what_no_journal_tells_and_nothing_else() {
     // A new namespace may belong to a run that has just begun.
     let first = desk.tare(&["clean", "--context", context.trim()]);
     assert!(
-        first.stdout.contains(&format!("{name}: its pods run, or it is new")),
+        first.stdout.contains(&format!("{name}: in use, or created a moment ago")),
         "{}",
         first.story()
     );

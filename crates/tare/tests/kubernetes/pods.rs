@@ -157,7 +157,7 @@ fn pods_make_one_load_together() {
     proven(&report, "four", &["client 1 of 4 in pod", "client 4 of 4 in pod"]);
     not_void(&report);
     let note = report.guards.iter().find(|guard| guard.code == "clients").unwrap();
-    assert!(note.text.contains("4 clients") && note.text.contains("clocks"), "{}", note.text);
+    assert!(note.text.contains("4 clients") && note.text.contains("clock error"), "{}", note.text);
 }
 
 #[test]

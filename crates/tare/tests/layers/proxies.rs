@@ -137,7 +137,7 @@ fn a_hop_that_requests_pass_by_is_void_by_its_name() {
     let report = read(ran);
     let found = guard(&report, "not-proven");
     assert_eq!((found.variant.as_deref(), found.severity), (Some("lied to"), Severity::Void));
-    assert!(found.text.starts_with("proxy haproxy is not shown to be in the path"), "{found:?}");
+    assert!(found.text.starts_with("proxy haproxy is not proven to be in the path"), "{found:?}");
     assert!(found.text.contains("0 passed through it"), "{}", found.text);
 }
 

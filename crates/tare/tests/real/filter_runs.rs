@@ -156,7 +156,7 @@ fn a_cost_that_the_call_does_not_have_is_flagged() {
     let report = brief(&desk, &experiment(&[("none", ""), ("slow", &layer)]));
     let found = guard(&report, "unexplained");
     assert_eq!((found.severity, found.variant.as_deref()), (Severity::Warn, Some("slow")));
-    assert!(found.text.contains("something else than the call"), "{found:?}");
+    assert!(found.text.contains("something other than the calls"), "{found:?}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl ServerState {
         format!("{{\"service\": \"{}\", \"served\": {served}}}\n", self.settings.name)
     }
 
-    /// Returns this service's name, and the replies of the services that it called.
+    /// Returns status and body of a reply: this service's name, and the replies of those it called.
     fn answer(&self, client: &mut Client, asked_by: &str) -> (&'static str, String) {
         self.served.fetch_add(1, Ordering::Relaxed);
         let Settings { name, cluster, calls, .. } = &self.settings;

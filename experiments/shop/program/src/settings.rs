@@ -13,7 +13,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callee {
     pub name: String,
-    /// As HOST:PORT.
+    /// Address, as HOST:PORT.
     pub host: String,
 }
 

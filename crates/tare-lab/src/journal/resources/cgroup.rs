@@ -25,7 +25,7 @@ impl Removal for Cgroup {
         let mut error = String::new();
         for _ in 0..ending::ATTEMPTS {
             for pid in processes::in_cgroup(path) {
-                // Since the list was read, it may have left and its pid may have been reused.
+                // The process may have left the group by now, and its pid may have been reused.
                 ending::kill(pid, |_| processes::in_cgroup(path).contains(&pid));
             }
             match remove_groups(path) {

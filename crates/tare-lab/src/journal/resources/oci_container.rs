@@ -13,7 +13,7 @@ use crate::places::runtime_command;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OciContainer {
-    /// As it is named in the experiment.
+    /// Name or path of the runtime, as in the experiment.
     pub runtime: String,
     pub state: PathBuf,
     pub id: String,
@@ -22,7 +22,7 @@ pub struct OciContainer {
 impl Removal for OciContainer {
     fn remove(&self) -> Removed {
         let Self { runtime, state, id } = self;
-        // Its state is removed with its folder; what matters is that nothing runs.
+        // Without any state no container runs; state that is left is removed with its folder.
         if !is_ours(id) || !state.join(id).exists() && !has_state(state) {
             return Ok(None);
         }

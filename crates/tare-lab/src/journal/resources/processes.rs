@@ -1,4 +1,4 @@
-//! The process group that this process leads.
+//! A process group, identified by its leader.
 
 use serde::{Deserialize, Serialize};
 

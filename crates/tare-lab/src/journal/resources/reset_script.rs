@@ -10,7 +10,7 @@ use crate::journal::prefix::has_our_name;
 use crate::journal::removal::{Removal, Removed};
 use crate::machine::commands::run;
 
-/// Run only if nobody else could have written it, and only from a folder of tare's.
+/// The script is run only if nobody else could have written it, and only from tare's folders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetScript {
     pub path: PathBuf,

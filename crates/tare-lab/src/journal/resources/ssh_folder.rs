@@ -11,9 +11,9 @@ use crate::journal::removal::{Removal, Removed, removed};
 use crate::machine::commands::run;
 use crate::places::ssh_command;
 
-/// Enough to connect, and for an agent to end what it started.
+/// Enough time to connect, and for an agent to end what it started.
 const REMOVED_WITHIN: DurationNs = DurationNs::from_secs(60);
-/// Limit of what the agent reports as ended, in one line.
+/// Limit of the agent's list of ended processes, in one line.
 const ENDED_CHARS_MAX: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +29,8 @@ impl SshFolder {
         format!("{path}/journal")
     }
 
-    /// Returns the script for that host: the agent ends what a killed one has left, then the folder
-    /// is removed. If another user created the folder, nothing in it is run.
+    /// Returns the script for that host: the agent ends what a killed agent has left, then the
+    /// folder is removed. If another user created the folder, nothing in it is run.
     fn script(path: &str) -> String {
         let (agent, journal) = (format!("{path}/tare-agent"), Self::journal(path));
         // `sh -c`, as the login shell may not be POSIX; paths contain no quotes. An agent that

@@ -150,8 +150,8 @@ fn cluster(job: &ProxySettings) -> Value {
     cluster
 }
 
-/// Its own certificate, and the authority of its peer's. Without mutual TLS, a server checks no
-/// certificate and a client presents none.
+/// Configures the proxy's certificate and the authority of its peer's certificate. Without mutual
+/// TLS, a server checks no certificate and a client presents none.
 fn tls_context(tls: &JobTls, accepts: bool) -> Value {
     let mut context = json!({
         "alpn_protocols": ["http/1.1"],
@@ -184,7 +184,7 @@ fn tls_context(tls: &JobTls, accepts: bool) -> Value {
     context
 }
 
-/// No fallback: if the provider cannot sign, handshakes fail.
+/// Configures a provider without a fallback: if it cannot sign, handshakes fail.
 fn provider(provider: KeyProvider, key: Value) -> Value {
     let kind = match provider {
         KeyProvider::Cryptomb => "cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig",

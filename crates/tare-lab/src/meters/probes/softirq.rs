@@ -1,8 +1,8 @@
 //! Work of the kernel for arriving packets and other interrupts that is in no process's time.
 //! Kernels built with `CONFIG_IRQ_TIME_ACCOUNTING` account for interrupts apart from the processes
 //! they interrupt, and count the threads of soft interrupts (ksoftirqd) with them. On other kernels
-//! only those threads are apart: interrupts are in the time of the process they interrupt, or, on
-//! an idle CPU, counted nowhere.
+//! only those threads are counted apart: an interrupt is in the time of the process that it
+//! interrupts or, on an idle CPU, counted nowhere.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -73,8 +73,8 @@ fn ticks(stat: &str, cpus: &[usize]) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// Returns the CPU and `schedstat` path of each ksoftirqd thread. A process that is not a child of
-/// kthreadd (PID 2) only uses the name.
+/// Returns the CPU and `schedstat` path of each ksoftirqd thread. A process of that name that is
+/// not a child of kthreadd (PID 2) is ignored.
 fn threads(proc: &Path) -> Vec<(usize, PathBuf)> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let of_entry = |entry: fs::DirEntry| {

@@ -9,9 +9,9 @@ use super::ground::ClusterNamespace;
 #[derive(Debug, PartialEq, Eq)]
 pub enum PodState {
     Runs,
-    /// Not running yet; the reason, if it is known.
+    /// Not running yet, with the reason if it is known.
     Waits(Option<String>),
-    /// It will never run; the reason.
+    /// Will never run, with the reason.
     Ended(String),
 }
 
@@ -103,7 +103,8 @@ pub fn describe_loss(ground: &ClusterNamespace, name: &str) -> Option<String> {
     not_ready(&found).or_else(|| is_silent(ground, node))
 }
 
-/// Kubelets renew their node's lease every 10 s; a node is marked not ready much later.
+/// Detects a silent node by its lease, which its kubelet renews every 10 s. The cluster marks such
+/// a node as not ready much later.
 fn is_silent(ground: &ClusterNamespace, node: &str) -> Option<String> {
     let lease = ground.cluster.read(Kind::Lease, LEASES, node).ok()??;
     let renewed = lease["spec"]["renewTime"].as_str()?;

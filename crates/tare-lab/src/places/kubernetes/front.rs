@@ -1,5 +1,5 @@
-//! The proxy in front of a Service: an Ingress controller or a Gateway. Which program that is
-//! depends on the cluster.
+//! The proxy in front of a Service: an Ingress controller or a Gateway. Which program it is depends
+//! on the cluster.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub struct FrontPod {
     pub uid: String,
     pub node: String,
     pub ip: IpAddr,
-    /// The address that others see if pods' addresses are masqueraded.
+    /// The node's address, which peers see if pods' addresses are masqueraded.
     pub node_ip: Option<IpAddr>,
     pub meter: Option<Arc<NodeMeter>>,
 }
@@ -58,7 +58,7 @@ pub fn make(
     journal: &Journal,
 ) -> Result<(), Failure> {
     let make = |kind: Kind, annotations: Value, body: Value| {
-        // Not `PLACE`: a Gateway's pods may inherit these labels, and are not its servers.
+        // No `PLACE` label: a Gateway's pods may inherit labels, but are not the place's servers.
         let labels = json!({OURS.0: OURS.1, FRONT_OF: tag});
         let metadata = json!({"name": tag, "labels": labels, "annotations": annotations});
         let object = json!({"metadata": metadata, "spec": body});

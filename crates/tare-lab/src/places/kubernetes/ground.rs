@@ -53,7 +53,7 @@ pub struct NodeAgents {
 pub struct ClusterNamespace {
     pub cluster: Cluster,
     pub namespace: String,
-    /// The user named it. tare's own is removed with everything in it.
+    /// The user named the namespace. tare's own is removed with everything in it.
     is_given: bool,
     wanted: Option<String>,
 }
@@ -73,7 +73,7 @@ impl Clusters {
         nodes.insert(tag.to_owned(), node.to_owned());
     }
 
-    /// Forgets a place's node: its new pod may run on any.
+    /// Forgets a place's node: its next pod may run on any node.
     pub(super) fn forget_node(&self, tag: &str) {
         self.nodes.lock().unwrap_or_else(|e| e.into_inner()).remove(tag);
     }

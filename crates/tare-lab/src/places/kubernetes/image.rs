@@ -72,8 +72,8 @@ fn sha256(bytes: &[u8]) -> String {
 
 const BLOCK: usize = 512;
 
-/// Writes a file in ustar format. It belongs to root and has no time, so that the same agent always
-/// makes the same image.
+/// Writes a file in ustar format. It belongs to root and has no timestamp, so that the same agent
+/// always makes the same image.
 fn entry(out: &mut impl Write, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let mut header = [0u8; BLOCK];
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);

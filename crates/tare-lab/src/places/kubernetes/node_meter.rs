@@ -74,7 +74,7 @@ impl NodeMeter {
         }
     }
 
-    /// The agent that reads it, in a pod on that node.
+    /// Where the meter is read: by the agent in a pod on that node.
     pub fn site(&self) -> Site {
         Site::There(self.agent.clone())
     }
@@ -88,7 +88,7 @@ impl NodeMeter {
     }
 }
 
-/// Keeps meshes from injecting a sidecar, whatever the namespace is set to.
+/// Keeps meshes from injecting a sidecar, even if the namespace asks for one.
 fn meter_parts() -> PodParts {
     let labels = vec![("sidecar.istio.io/inject".to_owned(), "false".to_owned())];
     PodParts { labels, ..PodParts::default() }
@@ -99,7 +99,7 @@ fn start(
     ground: &ClusterNamespace,
     node: &str,
 ) -> Result<Agent, Failure> {
-    // Numbered, since a place may move to another node and an agent may be lost.
+    // Number the pods, since a place may move to another node and an agent may be lost.
     let number = wanted.clusters.node_agents.started.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}-meter-{number}", wanted.tag);
     let spec = KubernetesSpec { tolerations: Vec::new(), ..KubernetesSpec::default() };

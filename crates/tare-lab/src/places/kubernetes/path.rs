@@ -67,7 +67,8 @@ pub fn make_service(
     ground.make(Kind::Service, tag, service, journal).map(Some)
 }
 
-/// Returns how clients enter; `None` if directly, or by an Ingress or Gateway (see `front`).
+/// Returns the path by a Service or hostPort; `None` for direct connections, and for an Ingress or
+/// Gateway (see `front`).
 pub fn path(
     spec: &KubernetesSpec,
     ground: &ClusterNamespace,
@@ -141,7 +142,7 @@ pub struct PathProof {
     pub path: Path,
     pub spot: Spot,
     pub client: ClientAddresses,
-    /// Its Service's name in proxies' statistics.
+    /// The Service's name in the statistics of the cluster's proxy.
     pub service: String,
     /// Whether a sidecar forwards requests to the server.
     pub has_sidecar: bool,

@@ -9,7 +9,7 @@ use crate::journal::prefix::OURS;
 use crate::layers::PodParts;
 use tare_model::Failure;
 
-/// Writable for any user of the pod, even if its root is read-only.
+/// Folder that any user of the pod can write to, even if its root file system is read-only.
 pub const FOLDER: &str = "/tare";
 pub const AGENT: &str = "/tare/tare-agent";
 /// Default image: little more than a shell.
@@ -35,8 +35,9 @@ pub struct PodOrder<'a> {
     pub manifest: Option<&'a Value>,
     /// The server's port, if it is fixed before the server starts.
     pub port: Option<u16>,
-    /// Required node, or a node to avoid.
+    /// Node on which the pod must run.
     pub node: Option<&'a str>,
+    /// Node on which the pod must not run.
     pub not_node: Option<&'a str>,
     /// Tag of the server's place, if this is a client's pod; its clients are spread over nodes.
     pub clients_of: Option<&'a str>,
@@ -47,7 +48,7 @@ pub struct PodOrder<'a> {
 pub fn pod(order: &PodOrder<'_>) -> Result<Value, Failure> {
     let PodOrder { spec, name, namespace, tag, .. } = order;
     let mut pod = order.manifest.cloned().unwrap_or_else(|| json!({}));
-    // Any kind with a pod template will do, such as a Deployment.
+    // A manifest may be of any kind with a pod template, such as a Deployment.
     if let Some(template) = pod.pointer_mut("/spec/template").map(Value::take) {
         pod = template;
     }
@@ -88,7 +89,7 @@ pub fn pod(order: &PodOrder<'_>) -> Result<Value, Failure> {
     }
     place_on_nodes(order, body)?;
     if order.clients_of.is_some() && body["topologySpreadConstraints"].is_null() {
-        // Spread them over nodes if possible.
+        // Spread clients' pods over nodes if possible.
         body["topologySpreadConstraints"] = json!([{
             "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
             "whenUnsatisfiable": "ScheduleAnyway",
@@ -157,7 +158,7 @@ fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), Failure> {
             &mut containers[0]
         }
     };
-    // The agent starts the server and checks whether it is ready, so the container must not.
+    // The agent, not the container, starts the server and checks whether it is ready.
     for key in ["args", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
         if let Some(container) = container.as_object_mut() {
             container.remove(key);

@@ -59,7 +59,7 @@ impl Right {
         }
     }
 
-    /// Whether the current user has it in a namespace, or in all of them if that is empty.
+    /// Whether the current user has this right in `namespace`, or in all namespaces if it is empty.
     pub fn is_granted(&self, cluster: &Cluster, namespace: &str) -> Result<bool, KubeError> {
         let attributes = json!({
             "verb": self.verb, "group": self.group, "resource": self.resource,

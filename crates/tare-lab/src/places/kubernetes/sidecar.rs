@@ -10,7 +10,7 @@ use crate::journal::prefix::OURS;
 
 /// Istio's name of the container.
 const NAME: &str = "istio-proxy";
-/// Label with which a pod requests or refuses one.
+/// Label with which a pod requests or refuses a sidecar.
 pub const LABEL: &str = "sidecar.istio.io/inject";
 
 #[derive(Debug)]

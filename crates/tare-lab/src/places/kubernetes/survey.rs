@@ -11,7 +11,7 @@ use super::oci_kernel;
 use super::rights::RIGHTS;
 use tare_model::Failure;
 
-/// Returns lines, each with its subject.
+/// Describes a cluster in lines, each with its subject.
 pub fn survey(context: &str) -> Result<Vec<(&'static str, String)>, Failure> {
     let cluster = connect(Some(context))?;
     let version = cluster.version().map_err(kube)?;

@@ -16,7 +16,7 @@ pub struct Swept {
     pub in_use: Vec<String>,
 }
 
-/// Removes leftovers of runs that have ended: their pods end by themselves soon after.
+/// Removes leftovers of runs whose pods have ended, as pods do by themselves soon after their run.
 pub fn sweep(context: &str) -> Result<Swept, Failure> {
     let cluster = connect(Some(context))?;
     let mut swept = Swept::default();
@@ -76,7 +76,7 @@ const BESIDE_PODS: [Kind; 6] = [
     Kind::DestinationRule,
 ];
 
-/// Whether it may belong to a run that has just begun and has no pods yet.
+/// Whether an object may belong to a run that has just begun and has no pods yet.
 fn is_new(object: &Value) -> bool {
     let now = tare_io::time::wall_unix_ms() / 1000;
     let age = age_s(text(&object["metadata"]["creationTimestamp"]), now);

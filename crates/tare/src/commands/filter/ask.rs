@@ -11,7 +11,7 @@ use crate::load::outputs::print;
 use crate::run::cpus_and_folders::journal_folder;
 use tare_model::Failure;
 
-/// Ask a filter about URLs, without a server; `tare filter ask` alone lists the filters
+/// Ask a filter about URLs, without a server; without arguments, list the filters
 ///
 /// Prints its answer for each URL, and its counters at the end.
 ///

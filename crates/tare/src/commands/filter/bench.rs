@@ -66,7 +66,7 @@ const SLICE: DurationNs = DurationNs::from_us(500);
 const ROUNDS_MIN: usize = 10;
 const ROUNDS_MAX: usize = 1000;
 const LEVEL: f64 = 0.95;
-/// Share of the allowed error rate left after paying for repeated looks (docs/method.md).
+/// Share of the allowed error rate that repeated looks at the intervals leave (docs/method.md).
 const PRICE_OF_LOOKING: f64 = 0.8;
 
 /// JSON report, schema `tare.filter/1`.

@@ -22,8 +22,8 @@ use tare_model::Failure;
 
 /// Create the shared memory of the filters shm and ebpf, and control them through it
 ///
-/// Start it before nginx. Every second it prints how many URLs were accepted and refused; type a
-/// line to change the prefix. It removes the memory when it ends (Ctrl-C).
+/// Start it before nginx. It prints every second how many URLs were accepted and refused. Type a
+/// new prefix to change it. Press Ctrl-C to end it and remove the memory.
 ///
 /// Example: tare filter control shm --prefix /aaaa --shm tare-mine
 #[derive(Args)]
@@ -122,7 +122,7 @@ fn typed_lines() -> Receiver<String> {
             }
         }
     };
-    // If the thread cannot be started, only typing has no effect.
+    // If the thread cannot be started, only typed prefixes have no effect.
     let _ = std::thread::Builder::new().name("typed".into()).spawn(read);
     lines
 }
