@@ -100,8 +100,8 @@ fn unconfirmed_in_noise(
     guard(Code::Unconfirmed, Severity::Void, Some(evidence.name(comparison.variant)), text)
 }
 
-/// How much longer a run beside busy processes must go on until sustained load is as precise as
-/// what slices conclude; `None` if it already is.
+/// Additional time, in ns, that a run beside busy processes needs until sustained load is precise
+/// enough to confirm the verdict from slices; `None` if it needs none.
 pub(crate) fn missing_in_noise(
     evidence: &Evidence<'_>,
     comparison: &tare_stats::Comparison,

@@ -203,7 +203,7 @@ fn merge_repeated_tables(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
         let found = best.filter(is_like);
         let found = found.or_else(|| by_name(others(), table, &name.variant));
         let Some((output, output_name)) = found else { continue };
-        // Values that the output lacks stay with the table.
+        // Only values that the output has too are removed from the table.
         let is_told =
             |value: &(&String, &f64)| output.values.contains_key(value.0) || agrees(output, value);
         let told: Vec<String> =
@@ -265,7 +265,8 @@ fn is_within(a: &[String], b: &[String]) -> bool {
     within(a, b) || within(b, a)
 }
 
-/// Whether words match an output's variant, or its name in headings.
+/// Whether the words name an output's variant, with or without the additions that distinguish
+/// equal names.
 fn is_whose(name: &names::Name, own: &[String]) -> bool {
     is_within(own, &plain_words(&name.variant)) || is_within(own, &plain_words(&name.under))
 }

@@ -88,8 +88,8 @@ pub struct Sample {
     /// The variant's name in headings and labels, without additions that distinguish equal names.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub under: String,
-    /// Whether the variant's name contains the output's line, because nothing shows which variant
-    /// it is, or that it is a repetition.
+    /// Whether the variant's name contains the output's line number, because nothing shows which
+    /// variant the output belongs to, or that it repeats another output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_line: bool,
     /// Stored by earlier versions: first lines of the outputs that were added up to this one.

@@ -130,7 +130,8 @@ pub struct ExecutorPlan {
     pub journal: Option<Entries>,
     /// Control group of the container that the executor runs in, to meter the servers there.
     pub own_group: Option<Group>,
-    /// Whether it ends all that servers leave behind: this process has no other children.
+    /// Whether to end every process that servers leave behind; set only in a process that has no
+    /// other children.
     pub ends_orphans: bool,
 }
 

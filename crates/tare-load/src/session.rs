@@ -232,7 +232,7 @@ impl Session {
         lives.collect()
     }
 
-    /// Gives every worker its order, and waits until all are done, even if one fails.
+    /// Sends every worker its command, and waits until all are done, even if one fails.
     fn order(
         &mut self,
         mut order: impl FnMut(u32) -> WorkerCommand,

@@ -210,7 +210,8 @@ impl Counts {
         });
     }
 
-    /// Counts replies with a status. There are few statuses, and the common one comes first.
+    /// Adds `n` replies with this status. A linear search is fast: there are few statuses, and the
+    /// most common one usually comes first.
     #[inline]
     pub fn add_status(&mut self, status: u16, n: u64) {
         match self.status.iter_mut().find(|(known, _)| *known == status) {

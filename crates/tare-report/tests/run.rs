@@ -197,39 +197,54 @@ fn every_form(name: &str, document: &dyn Document) {
     }
 }
 
-/// Returns a page's text, a line for each element that has some, between its style and its scripts;
-/// and for each plot how many shapes of each kind it has.
+/// Returns what a page says between its style and its scripts: a line for each element with text, a
+/// row of a table as one line with its empty cells, the labels and links that are attributes; and
+/// for each plot how many shapes of each kind it has, and the texts of its tips.
 fn words_of(page: &str) -> String {
     let (_, rest) = page.split_once("</style>").unwrap();
     let (body, _) = rest.split_once("<div id=\"tip\"").unwrap();
-    let mut lines: Vec<String> = Vec::new();
-    let mut shapes: BTreeMap<&str, usize> = BTreeMap::new();
-    let (mut line, mut is_data) = (String::new(), false);
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    let mut shapes: Option<BTreeMap<&str, usize>> = None;
     for piece in body.split('<') {
         let (tag, text) = piece.split_once('>').unwrap_or(("", piece));
         let name = tag.split([' ', '/']).find(|name| !name.is_empty()).unwrap_or_default();
-        let is_end = tag.starts_with('/');
-        match name {
-            "script" | "style" => is_data = !is_end,
-            "path" | "rect" | "circle" | "line" | "use" => *shapes.entry(name).or_default() += 1,
+        if name == "script" {
+            lines.extend(tips(text));
+            continue;
+        }
+        match (name, &mut shapes) {
+            ("svg", Some(seen)) if tag.starts_with('/') => lines.push(format!("[plot: {seen:?}]")),
+            ("g" | "text" | "tspan" | "title", Some(_)) | ("svg", _) => {}
+            (_, Some(seen)) if !tag.starts_with('/') => *seen.entry(name).or_default() += 1,
             _ => {}
         }
-        // These are within a line of text.
-        if !matches!(name, "a" | "b" | "code" | "em" | "i" | "kbd" | "span" | "strong" | "tspan") {
-            lines.push(std::mem::take(&mut line));
+        match name {
+            "svg" => shapes = (!tag.starts_with('/')).then(BTreeMap::new),
+            "td" | "th" if !tag.starts_with('/') => line += " | ",
+            // These are within a line of text.
+            "a" | "b" | "code" | "em" | "i" | "kbd" | "span" | "strong" | "td" | "th" | "tspan" => {
+            }
+            _ => lines.push(std::mem::take(&mut line)),
         }
-        if name == "svg" && is_end {
-            lines.push(format!("[plot: {shapes:?}]"));
-            shapes.clear();
+        for attribute in ["aria-label", "class", "data-title", "href", "title"] {
+            let value = tag.split_once(&format!(" {attribute}=\"")).map(|(_, rest)| rest);
+            let value = value.and_then(|value| value.split_once('"')).map(|(value, _)| value);
+            if let Some(value) = value.filter(|value| *value != "number") {
+                line += &format!("[{attribute} {value}] ");
+            }
         }
-        if !is_data {
-            line.push_str(text);
-        }
+        line += text;
     }
     lines.push(line);
     let lines = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
     lines.join("\n") + "\n"
+}
+
+/// Returns the texts of a plot's tips, from its JSON.
+fn tips(json: &str) -> Vec<String> {
+    let hits: Vec<Value> = serde_json::from_str(json).unwrap_or_default();
+    hits.iter().map(|hit| format!("[tip: {}]", hit[2])).collect()
 }
 
 #[test]
@@ -659,4 +674,13 @@ fn a_single_variant_is_printed_with_its_value() {
     });
     let text = terminal::render(&build(&single, &rounds));
     assert!(text.contains("  none: ") && text.contains(" requests/s ("), "{text}");
+}
+
+#[test]
+fn rounds_that_were_lost_are_reported() {
+    let mut facts = facts();
+    facts.lost = (2, Some("b, client 2 of 4: it is gone".into()));
+    let report = build(&facts, &rounds(|_| {}));
+    let found = report.guards.iter().find(|guard| guard.code == "lost-rounds").unwrap();
+    assert!(found.text.starts_with("2 rounds were lost"), "{found:?}");
 }

@@ -98,7 +98,8 @@ fn keep(store: &Store, run: RunId, rounds: u32, found: &[Conclusion]) {
     }
 }
 
-/// Somebody else may have written the store: a name is made one line without terminal escapes.
+/// Reduces the variant's name to one line without terminal escapes, because somebody else may have
+/// written the store.
 fn one_line(found: Conclusion) -> Conclusion {
     Conclusion { variant: plain::line(&found.variant).into_owned(), ..found }
 }

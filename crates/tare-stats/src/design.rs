@@ -112,7 +112,7 @@ pub struct CycleCost {
     pub longer: f64,
 }
 
-/// Time for orders, wake-ups and readings around a slice, and for the rest after it.
+/// Time that commands, wake-ups and readings around a slice take, plus the idle time after it.
 const SLICE_COST: DurationNs = DurationNs::from_ms(3);
 
 impl CycleCost {

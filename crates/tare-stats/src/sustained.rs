@@ -186,7 +186,7 @@ impl Courses {
         Self(loads.iter().enumerate().map(of_one).collect())
     }
 
-    /// The load until a request costs as little as at the end, for each server.
+    /// Returns how much load each server got before its requests cost as little as at the end.
     pub fn warm_ups(&self) -> Vec<WarmUp> {
         let of_one = |courses: &Vec<Course>| {
             courses.iter().map(Course::warm_up).max_by_key(|warm| warm.ns).unwrap_or_default()

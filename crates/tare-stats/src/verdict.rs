@@ -7,9 +7,9 @@ use crate::estimate::Estimate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The whole `surer` interval is on the worse side.
+    /// The whole interval, at the higher confidence of `strict_ratio`, is on the worse side.
     Slower,
-    /// The whole `surer` interval is on the better side.
+    /// The whole interval, at the higher confidence of `strict_ratio`, is on the better side.
     Faster,
     /// The whole interval is within the tolerance.
     Same,

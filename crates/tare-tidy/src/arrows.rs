@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// Floors of crates, from the bottom up: a crate may depend only on crates of lower floors.
 const FLOORS: [&[&str]; 8] = [
-    &["tare-bypass", "tare-io", "tare-tidy"],
+    &["tare-bypass", "tare-io", "tare-shop", "tare-tidy"],
     &["tare-model"],
     &["tare-stats", "tare-store", "tare-load", "tare-kube"],
     &["tare-guards"],

@@ -160,4 +160,23 @@ mod tests {
             assert!(found.contains(complaint), "{found}");
         }
     }
+
+    /// Seeds of an older protocol would end at its number, and fuzz nothing behind it.
+    #[test]
+    fn seeds_of_the_fuzzer_are_messages_of_this_protocol() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/messages");
+        for entry in std::fs::read_dir(corpus).unwrap() {
+            let path = entry.unwrap().path();
+            let seed = std::fs::read(&path).unwrap();
+            let number = format!("{{\"tare\": {PROTOCOL},");
+            assert!(seed.starts_with(number.as_bytes()), "{}", path.display());
+            let is_order =
+                serde_json::from_slice::<serde_json::Value>(&seed).unwrap().get("do").is_some();
+            let wrong = match is_order {
+                true => ToAgent::parse(&seed).err(),
+                false => serde_json::from_slice::<FromAgent>(&seed).err().map(|e| e.to_string()),
+            };
+            assert_eq!(wrong, None, "{}", path.display());
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! How a process is started, as a value: made for each launch and sent to where it starts.
+//! Describes how to start a process. The description is made for each launch, and sent to the
+//! site that starts the process.
 
 use std::fs::{OpenOptions, Permissions, set_permissions};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Figures, drawn by plotters as SVG, once for wide pages and once for narrow ones, in the page's
-//! own colours (so that they follow its theme), with points that have tooltips.
+//! Draws figures as SVG with the `plotters` crate, once for wide pages and once for narrow ones.
+//! Figures use the page's own colours, so they follow its theme, and their points have tooltips.
 
 use std::error::Error;
 

@@ -20,8 +20,8 @@ pub struct Agent {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write an OCI archive to load (podman load, ctr images import) or push (skopeo copy); set
-    /// agent_image of a Kubernetes place to its name
+    /// Write the agent's image as an OCI archive, to be loaded (podman load, ctr images import) or
+    /// pushed (skopeo copy); set agent_image of a Kubernetes place to the image's name
     Image(Image),
 }
 

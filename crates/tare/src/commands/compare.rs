@@ -127,7 +127,7 @@ pub struct Choices {
     /// Skip the sustained load; misses effects longer than a slice
     #[arg(long, conflicts_with = "sustained")]
     no_sustained: bool,
-    /// Measure cold servers: count only this much load of each launch, a time (200ms) or a number
+    /// Measure cold servers: count only the first load of each launch: a time (200ms) or a number
     /// of requests (5000)
     #[arg(long, value_name = "AMOUNT", value_parser = Cold::parse,
           conflicts_with_all = ["slice", "warmup", "warmup_max", "sustained", "cycles"])]

@@ -29,7 +29,7 @@ pub struct Runs {
     /// Only runs with this in their own or a variant's name
     #[arg(value_name = "TEXT")]
     contains: Option<String>,
-    /// List each run that measured nothing
+    /// Also list each run that measured nothing; default: one line for several
     #[arg(long)]
     all: bool,
     /// Delete these runs and all their data

@@ -56,7 +56,7 @@ pub struct Steps {
     /// Resume one procedure at this step, once; earlier steps that give values rerun
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
-    /// Run one procedure once and undo nothing, even if a step fails
+    /// Leave what was done in place, even if a step fails; runs one procedure once
     #[arg(long)]
     keep: bool,
     /// Random seed of the order; default: a random one, which is printed

@@ -1,8 +1,8 @@
-//! Work of the kernel for arriving packets and other interrupts that is in no process's time.
-//! Kernels built with `CONFIG_IRQ_TIME_ACCOUNTING` account for interrupts apart from the processes
-//! they interrupt, and count the threads of soft interrupts (ksoftirqd) with them. On other kernels
-//! only those threads are counted apart: an interrupt is in the time of the process that it
-//! interrupts or, on an idle CPU, counted nowhere.
+//! CPU time that the kernel spends on arriving packets and other interrupts, and charges to no
+//! process. Kernels built with `CONFIG_IRQ_TIME_ACCOUNTING` count interrupts, and the threads of
+//! soft interrupts (ksoftirqd), separately from processes. Other kernels count only those threads
+//! separately: they charge an interrupt to the process that it interrupts or, on an idle CPU, to
+//! nothing.
 
 use std::fs::{self, File};
 use std::io::Read as _;
