@@ -9,7 +9,7 @@ use tare_io::vm_init;
 use tare_lab::agent::serve::{AgentReader, To};
 use tare_lab::places::vm::{GUEST_PLAN, GuestPlan};
 
-/// Whether this process runs in such a machine, whose root contains tare's plan.
+/// Whether this process is init of a VM that tare started: its root holds tare's plan.
 pub fn is_guest() -> bool {
     std::process::id() == 1 && Path::new(GUEST_PLAN).exists()
 }

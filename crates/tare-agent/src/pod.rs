@@ -19,7 +19,7 @@ pub const LONELY: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_secs(1);
 /// Consecutive checks without an agent after which the pod ends, once it has had an agent.
 const LOOKS: u32 = 45;
-/// The same before the first agent: other places of the run may start slowly.
+/// Checks before the pod ends if no agent ever came: other places of the run may start slowly.
 const FIRST_LOOKS: u32 = 300;
 
 /// Opens the lock file beside the program; agents lock it while they run.

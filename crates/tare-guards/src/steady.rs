@@ -20,7 +20,7 @@ const RESTLESS: f64 = 0.2;
 /// CPU time that a variant used outside its slices, as a share of that in them, beyond the share
 /// that all variants have (a machine short of CPUs delays all). A larger tolerance allows more.
 const DEFERRED: f64 = 0.02;
-/// The same share beyond which the guard may forbid a verdict.
+/// Above this share of deferred work, the guard may forbid a verdict.
 const DEFERRED_VOID: f64 = 0.05;
 /// Confidence level of that share.
 const IDLE_LEVEL: f64 = 0.99;
@@ -209,9 +209,9 @@ pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<Ru
     guard(Code::BusyWhileIdle, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
-/// Reports a variant whose cost had only just changed at the end of the longest warm-up, did not
-/// come down to the first launch's cost on later launches, or still changed relative to the
-/// baseline's.
+/// Reports a variant if its cost was still falling at the end of the longest warm-up, if later
+/// launches did not come down to the first one's cost, or if its cost still changed relative to the
+/// baseline's under sustained load.
 pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let Some((severity, text)) = still_warming(evidence, variant)
         .or_else(|| behind(evidence, variant))

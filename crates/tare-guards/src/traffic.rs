@@ -31,7 +31,7 @@ pub struct Traffic {
     pub failed: u64,
     /// Requests given up after the end.
     pub cut: u64,
-    /// For each kind of failure: name, number of failures, and text of the first one.
+    /// Name, count and first text of each kind of failure.
     pub errors: Vec<(String, u64, String)>,
     pub status: Vec<(u16, u64)>,
     /// Open loop: requests in the schedule.

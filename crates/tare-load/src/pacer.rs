@@ -109,7 +109,7 @@ impl TryFrom<Rates> for RateProfile {
 }
 
 impl RateProfile {
-    /// The same rate for as long as the run lasts.
+    /// A constant rate for the whole run.
     pub fn constant(per_s: f64) -> Result<Self, ProfileError> {
         let stage = Stage { duration_s: f64::INFINITY, from_per_s: per_s, to_per_s: per_s };
         Self { stages: vec![stage] }.checked(per_s.to_string())

@@ -19,7 +19,7 @@ macro_rules! counts {
             /// slices, the mean.
             pub client_busiest: f64,
             pub status: Vec<(u16, u64)>,
-            /// For each kind of failure: name, number of failures, and text of the first one.
+            /// Name, count and first text of each kind of failure.
             pub errors: Vec<(String, u64, String)>,
             /// SHA-256 of sampled bodies with an expected status, over the whole stretch, and how
             /// many samples had it.

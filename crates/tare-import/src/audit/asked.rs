@@ -9,7 +9,7 @@ use crate::command::Command;
 use crate::import::Import;
 use crate::sample::Sample;
 
-/// Reports an output whose load differs from what the command above it asks for.
+/// Reports an output if its load differs from what the command above it asks for.
 pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
     // A command further up may belong to another output.
     if !sample.is_commands_own {

@@ -75,7 +75,7 @@ pub fn connections_lost(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::ConnectionsLost, Severity::Note, text, means).about(sample))
 }
 
-/// Reports variants whose load differs from that of the baseline of their case.
+/// Reports variants loaded differently from the baseline of their case.
 pub fn unequal_load(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut parts = load::parts(&import.samples);

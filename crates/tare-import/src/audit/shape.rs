@@ -104,7 +104,7 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
     Some(finding.about(sample))
 }
 
-/// Reports a rate whose duration was measured in coarse steps.
+/// Reports a rate if its duration was measured in coarse steps.
 pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
     let (step, seconds) = (sample.seen.clock_s?, sample.seen.seconds?);
     let percent = step / seconds * 100.0;

@@ -16,7 +16,7 @@ use tare_model::Failure;
 pub struct Certified {
     pub cert: String,
     pub key: String,
-    /// The same certificate in DER.
+    /// `cert` in DER form.
     pub der: Vec<u8>,
 }
 
