@@ -81,8 +81,8 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
 /// Used as the cure when slices and sustained load agree only on the direction.
 const DEPENDS: &str = "the interval spans both";
 
-/// While other processes use CPUs, slices alone were wrong in one run of three: a verdict needs
-/// sustained load that could have contradicted it.
+/// While other processes use CPUs in nearly all cycles, slices alone were wrong in one run of three:
+/// a verdict needs sustained load that could have contradicted it.
 fn unconfirmed_in_noise(
     evidence: &Evidence<'_>,
     comparison: &tare_stats::Comparison,
@@ -100,6 +100,10 @@ fn unconfirmed_in_noise(
     guard(Code::Unconfirmed, Severity::Void, Some(evidence.name(comparison.variant)), text)
 }
 
+/// If at least this share of an estimate's weight comes from calm cycles, it is as good as on a quiet
+/// machine.
+const CALM_ENOUGH: f64 = 0.5;
+
 /// Additional time, in ns, that a run beside busy processes needs until sustained load is precise
 /// enough to confirm the verdict from slices; `None` if it needs none.
 pub(crate) fn missing_in_noise(
@@ -111,7 +115,7 @@ pub(crate) fn missing_in_noise(
     if !comparison.asked || !concludes {
         return None;
     }
-    used_by_others(evidence)?;
+    used_by_others(evidence).filter(|_| comparison.calm_share < CALM_ENOUGH)?;
     let effect = comparison.ratio.point.ln().abs().max(evidence.question.tolerance);
     let times = (relative_half_width(&check.ratio) / effect).powi(2);
     let more = (times - 1.0) * f64::from(check.ratio.n);

@@ -21,7 +21,7 @@ use tare_model::sustained::Bin;
 use tare_stats::sustained::Agreement;
 use tare_stats::{RoundDigest, Verdict};
 
-use made_up::{part, plan, rounds, rounds_of};
+use made_up::{disturbed_throughout, part, plan, rounds, rounds_of};
 
 /// A guard, and the facts that trip it.
 struct Case {
@@ -372,6 +372,7 @@ fn of_machines() -> Vec<Case> {
         }),
         seen("unconfirmed", Void, "sustained load is too imprecise to confirm its overhead", |r| {
             r.machine.own_cpu_ns = 300_000_000;
+            disturbed_throughout(r);
             under_sustained_load(r, [85, 100, 115][r.index as usize % 3]);
         }),
         seen("retransmits", Warn, "the kernel retransmitted 4,800 TCP segments (0.20 %)", |r| {

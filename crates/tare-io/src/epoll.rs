@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::buffers::Buffers;
 use crate::endpoint::Endpoint;
 use crate::reactor::{
-    Accepted, Chunk, Close, Completion, Happened, KeptBytes, KeptId, Outgoing, Reactor, SetupError,
-    Token, Tuning, Wait,
+    Accepted, Chunk, Close, Completion, Happened, KeptBytes, KeptId, Outgoing, Polling, Reactor,
+    SetupError, Token, Tuning, Wait,
 };
 use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{DurationNs, Instant, monotonic_now};
@@ -27,7 +27,7 @@ pub struct EpollReactor {
     shape: Buffers,
     sockets: SocketOptions,
     free_buffers: Vec<u32>,
-    idle: DurationNs,
+    polling: Polling,
     /// False on kernels before 5.11, where waits are rounded up to milliseconds.
     has_pwait2: bool,
 }
@@ -79,7 +79,7 @@ impl EpollReactor {
             shape,
             sockets: tuning.sockets,
             free_buffers: (0..u32::from(shape.count)).collect(),
-            idle: DurationNs::ZERO,
+            polling: Polling::default(),
             has_pwait2: true,
         })
     }
@@ -387,14 +387,14 @@ impl Reactor for EpollReactor {
             }
             if !into.is_empty() || self.now() >= wait.until {
                 if let Some(since) = looked {
-                    self.idle = self.idle + self.now().since(since);
+                    self.polling.idle = self.polling.idle + self.now().since(since);
                 }
                 return Ok(());
             }
             if wait.polls && looked.is_none() {
                 looked = Some(self.now());
             }
-            wait.pause();
+            self.polling.pause(&wait);
         }
     }
 
@@ -408,7 +408,7 @@ impl Reactor for EpollReactor {
     }
 
     fn idle(&self) -> DurationNs {
-        self.idle
+        self.polling.idle
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::buffers::Buffers;
 use crate::endpoint::Endpoint;
 use crate::socket::SocketOptions;
-use crate::time::{DurationNs, Instant};
+use crate::time::{DurationNs, Instant, monotonic_now};
 
 /// Starts operations on connections and waits for their completions.
 ///
@@ -204,7 +204,8 @@ pub struct Wait {
     pub linger: DurationNs,
     /// Time before `until` that is polled, not slept: waking from sleep takes tens of µs.
     pub spin: DurationNs,
-    /// Poll all the time, and yield to other threads of this CPU, so that no wake-up is needed.
+    /// Poll all the time, so that no wake-up is needed; other threads of this CPU go first, if they
+    /// are brief.
     pub polls: bool,
 }
 
@@ -222,10 +223,36 @@ impl Wait {
         let left = self.until.since(now);
         DurationNs::from_ns(left.as_ns().saturating_sub(self.spin.as_ns()))
     }
+}
 
+/// A reactor's polling.
+#[derive(Debug, Default)]
+pub(crate) struct Polling {
+    /// Total time of polling in vain.
+    pub idle: DurationNs,
+    /// Until then no other thread goes first.
+    insists_until: Instant,
+}
+
+/// Threads that others wake for a moment, such as the kernel's, are done in less.
+const BRIEF: DurationNs = DurationNs::from_us(100);
+/// How long a thread does not yield after the CPU was taken for longer than [`BRIEF`].
+const INSISTS: DurationNs = DurationNs::from_ms(20);
+
+impl Polling {
     /// Called between two polls that found nothing.
-    pub(crate) fn pause(&self) {
-        if self.polls { std::thread::yield_now() } else { std::hint::spin_loop() }
+    pub fn pause(&mut self, wait: &Wait) {
+        let now = monotonic_now();
+        if !wait.polls || now < self.insists_until {
+            return std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+        // Linux 6.18 takes a whole time slice from a thread that yields: one that always yielded to
+        // a busy neighbour got a thirtieth of the CPU.
+        let back = monotonic_now();
+        if back.since(now) > BRIEF {
+            self.insists_until = back + INSISTS;
+        }
     }
 }
 

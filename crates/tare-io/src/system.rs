@@ -1,6 +1,8 @@
 //! Small services of the operating system: CPU time, CPU affinity, resource limits, signals.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use crate::reactor::SetupError;
 use crate::time::DurationNs;
@@ -63,6 +65,19 @@ pub fn thread_cpu_time() -> CpuTime {
     };
     let total = DurationNs::from_ns(exact.tv_sec as u64 * 1_000_000_000 + exact.tv_nsec as u64);
     CpuTime { user: ns(usage.ru_utime), system: ns(usage.ru_stime), total }
+}
+
+/// Returns how long the calling thread was ready to run but waited for a CPU; 0 if the kernel does
+/// not say. It allocates only on a thread's first call.
+pub fn thread_wait_time() -> DurationNs {
+    thread_local! {
+        static SCHEDSTAT: Option<File> = File::open("/proc/thread-self/schedstat").ok();
+    }
+    let mut buffer = [0; 128];
+    let read = SCHEDSTAT.with(|file| file.as_ref()?.read_at(&mut buffer, 0).ok());
+    let text = std::str::from_utf8(&buffer[..read.unwrap_or(0)]).unwrap_or_default();
+    let waited = text.split_ascii_whitespace().nth(1).and_then(|ns| ns.parse().ok());
+    DurationNs::from_ns(waited.unwrap_or(0))
 }
 
 /// Runs the calling thread on one CPU only.

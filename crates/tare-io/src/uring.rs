@@ -15,7 +15,7 @@ use socket2::SockAddr;
 use crate::buffers::BufferRing;
 use crate::endpoint::Endpoint;
 use crate::reactor::{
-    Accepted, Chunk, Close, Completion, Happened, KeptBytes, KeptId, Outgoing,
+    Accepted, Chunk, Close, Completion, Happened, KeptBytes, KeptId, Outgoing, Polling,
     QUIET_SEND_MAX_BYTES, Reactor, SetupError, Token, Tuning, Wait,
 };
 use crate::socket::{self, Blocking, SocketOptions};
@@ -37,7 +37,7 @@ pub struct UringReactor {
     listener: Option<OwnedFd>,
     has_min_wait: bool,
     sockets: SocketOptions,
-    idle: DurationNs,
+    polling: Polling,
     /// Counts submissions, to know whether an entry is still only queued.
     epoch: u64,
 }
@@ -110,7 +110,7 @@ impl UringReactor {
             listener: None,
             has_min_wait,
             sockets: tuning.sockets,
-            idle: DurationNs::ZERO,
+            polling: Polling::default(),
             epoch: 1,
         })
     }
@@ -435,14 +435,14 @@ impl Reactor for UringReactor {
             self.reap(into);
             if !into.is_empty() || !self.starved.is_empty() || self.now() >= wait.until {
                 if let Some(since) = looked {
-                    self.idle = self.idle + self.now().since(since);
+                    self.polling.idle = self.polling.idle + self.now().since(since);
                 }
                 return Ok(());
             }
             if wait.polls && looked.is_none() {
                 looked = Some(self.now());
             }
-            wait.pause();
+            self.polling.pause(&wait);
         }
     }
 
@@ -455,7 +455,7 @@ impl Reactor for UringReactor {
     }
 
     fn idle(&self) -> DurationNs {
-        self.idle
+        self.polling.idle
     }
 }
 

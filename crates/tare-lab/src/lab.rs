@@ -20,11 +20,13 @@ use tare_io::{DurationNs, Endpoint};
 use tare_load::Stretch;
 use tare_load::measured::Measured;
 use tare_model::clients::{ClientSpec, Clients};
+use tare_model::counters::{Counter, Counters};
 use tare_model::layers::{HopPart, HopPosition, LayerSpec, hops as all_hops};
 use tare_model::places::{Limits, PlaceFacts, PlaceSpec};
 use tare_model::plan::VariantId;
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
+use tare_model::usage::Usage;
 use tare_model::variant::Variant;
 
 use crate::event::Event;
@@ -43,6 +45,7 @@ use crate::launch::{LaunchNeeds, Launched};
 use crate::layers::{self, ClientAddresses};
 use crate::machine;
 use crate::machine::cgroup::Cgroup;
+use crate::machine::everything::Everything;
 use crate::machine::processes::{self, Stat};
 use crate::meters::metering::{self, Metering};
 use crate::meters::{Quiet, Reading};
@@ -172,6 +175,7 @@ pub struct Lab {
     numbered: u8,
     events: (Sender<Event>, Receiver<Event>),
     journal: Journal,
+    everything: Everything,
     /// Children inherited from the shell that became this process; not ours to end.
     inherited: Vec<(u32, u64)>,
 }
@@ -225,6 +229,7 @@ impl Lab {
             own_group: None,
             ends_orphans: false,
         });
+        let run_cpus = cpu_union(&plan.load_cpus, &plan.cpus);
         let mut lab = Self {
             here: Site::Here(Arc::new(executor)),
             numbered: 0,
@@ -240,6 +245,7 @@ impl Lab {
             halt: plan.halt.clone(),
             cgroup_note: None,
             journal,
+            everything: Everything::attach(&run_cpus),
             inherited,
         };
         for (index, placed) in plan.servers.iter().enumerate() {
@@ -624,6 +630,18 @@ impl World for Lab {
 
     fn tear_down_place(&mut self, variant: VariantId) {
         self.slots[variant.0].instances_of_parts().for_each(PlaceInstance::tear_down);
+    }
+
+    fn neighbours(&self, variant: VariantId, used: &Usage) -> Counters {
+        let machine = Counters::default()
+            .with(Counter::Capacity, self.everything.capacity_ns())
+            .with(Counter::Steal, self.everything.steal_ns());
+        let slot = &self.slots[variant.0];
+        let ours = slot.cpu_on_this_machine(used);
+        let others = ours.zip(self.everything.cpu_ns()).map(|(ours, all)| {
+            all.saturating_sub(ours.saturating_add(process::own_cpu_time().as_ns()))
+        });
+        machine.with(Counter::Others, others)
     }
 
     /// Leaves out the places of hops: everything that runs there counts as part of the hop.

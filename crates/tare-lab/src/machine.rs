@@ -1,9 +1,10 @@
 //! The machine: its description, and its counters over a round. Its modules handle control groups
-//! ([`cgroup`]), processes ([`processes`]), installed programs ([`programs`]) and short commands
+//! ([`cgroup`]), the CPU time of everything ([`everything`]), processes ([`processes`]), installed programs ([`programs`]) and short commands
 //! ([`commands`]).
 
 pub mod cgroup;
 pub mod commands;
+pub mod everything;
 pub mod processes;
 pub mod programs;
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_load::measured::Measured;
 use tare_load::{LoadPlan, Stretch};
+use tare_model::counters::Counters;
 use tare_model::plan::VariantId;
 use tare_model::samples::{LaunchPart, Probe, Proof, Sent};
 use tare_model::usage::Usage;
@@ -57,6 +58,10 @@ pub trait World {
 
     /// Returns how a variant's server and clients are placed, with the proofs.
     fn placement(&self, variant: VariantId) -> Placement;
+
+    /// Returns what everything but this variant and the clients used of the CPUs so far, given what
+    /// the variant used. Only differences are meaningful.
+    fn neighbours(&self, variant: VariantId, used: &Usage) -> Counters;
 
     /// Returns the CPU time used so far in the places of servers and clients, with their runtimes
     /// and virtual machines.

@@ -78,6 +78,7 @@ impl Measured {
         }
         counts.closed_by_server = sum(|worker| worker.closed_by_server);
         counts.client_cpu_ns = sum(|worker| worker.cpu.total().as_ns());
+        counts.client_waited_ns = sum(|worker| worker.waited.as_ns());
         counts.client_busiest = workers.iter().map(WorkerReport::busy_share).fold(0.0, f64::max);
         measured
     }

@@ -104,6 +104,8 @@ pub struct WorkerReport {
     /// CPU time in the window, without ramp and drain.
     pub cpu: CpuTime,
     pub elapsed: DurationNs,
+    /// Time in the window in which it was ready to run but waited for a CPU.
+    pub waited: DurationNs,
     /// Requests sent in the whole stretch, including ramp and drain.
     pub sent: u64,
     pub closed_by_server: u64,

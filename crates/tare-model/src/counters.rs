@@ -32,6 +32,8 @@ counters! {
     System = "system_ns";
     /// How often the processes' threads were scheduled; unknown where processes come and go.
     Switches = "switches";
+    /// Nanoseconds in which the processes' threads were ready to run but waited for a CPU.
+    Waited = "waited_ns";
     /// Page faults without a disk read; unknown once a process has ended.
     MinorFaults = "minor_faults";
     /// Packets that the server's place received and sent, if it has a network link of its own.
@@ -39,13 +41,19 @@ counters! {
     /// Nanoseconds of kernel work for packets and other interrupts that is charged to no process,
     /// on this machine's CPUs that the server may use.
     Softirq = "softirq_ns";
+    /// CPU time that the CPUs which this process may use have given or could have given.
+    Capacity = "capacity_ns";
+    /// CPU time of everything but the run's own servers and clients, on the same CPUs.
+    Others = "others_ns";
+    /// CPU time that the hypervisor gave to others, counted in ticks of 10 ms.
+    Steal = "steal_ns";
 }
 
 impl Counter {
     /// Whether the counter belongs to a place or machine as a whole. It is then read with the
     /// server, not per part.
     pub const fn is_shared(self) -> bool {
-        matches!(self, Self::Packets | Self::Softirq)
+        matches!(self, Self::Packets | Self::Softirq | Self::Capacity | Self::Others | Self::Steal)
     }
 }
 

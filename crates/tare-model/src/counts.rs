@@ -76,6 +76,8 @@ counts! {
     handshakes_resumed,
     /// CPU time of the load workers.
     client_cpu_ns,
+    /// Time in which load workers were ready to run but waited for a CPU.
+    client_waited_ns,
     /// Datagrams that did not arrive, or come back, in time; lost requests are also in `failed`.
     lost,
     /// System calls made instead of requests.

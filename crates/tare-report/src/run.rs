@@ -94,6 +94,15 @@ pub struct Run {
     pub tolerance: f64,
     /// Estimated seconds until every verdict has the requested precision.
     pub seconds_needed: Option<f64>,
+    /// Share of the time spent in rounds that was slices.
+    #[serde(default)]
+    pub slices_share: f64,
+    /// Share of the CPUs that other processes used during slices; null if unknown.
+    #[serde(default)]
+    pub neighbours_cpu_share: Option<f64>,
+    /// Share of cycles in which they used hardly any CPU time; null if unknown.
+    #[serde(default)]
+    pub calm_cycles_share: Option<f64>,
     /// How the load was made: "io_uring, polling"; null in runs of earlier versions.
     #[serde(default)]
     pub load_by: Option<String>,

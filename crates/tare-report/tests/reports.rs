@@ -16,7 +16,7 @@ use tare_report::run::document::RunDocument;
 use tare_report::run::from_rounds::RunFacts;
 use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
-use tare_stats::digest;
+use tare_stats::digests;
 
 use made_up::{facts, round, slice};
 
@@ -38,16 +38,17 @@ fn of_pair() -> RunFacts {
 
 fn document_of(facts: &RunFacts, rounds: u32, change: impl Fn(&mut Round)) -> RunDocument {
     let mut timeline = Timeline::default();
-    let digests = (0..rounds).map(|index| {
+    let rounds = (0..rounds).map(|index| {
         let mut round = round(index);
         for launch in &mut round.launches {
             launch.load.by = Some("io_uring, polling".into());
         }
         change(&mut round);
         timeline.add(&round, Metric::Throughput);
-        digest(&round, facts.plan.variants.len(), 0)
+        round
     });
-    let digests = digests.collect();
+    let rounds: Vec<Round> = rounds.collect();
+    let digests = digests(&rounds, facts.plan.variants.len(), 0);
     RunDocument::new(facts.clone(), digests, timeline)
 }
 

@@ -33,9 +33,9 @@ use tare_report::steps::{StepsAsked, StepsReport, analyse};
 use tare_report::sweep::cells::MissingCell;
 use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
-use tare_stats::{Verdict, digest};
+use tare_stats::{Verdict, digests};
 
-use made_up::{facts, part, round, rounds, rounds_of, slice};
+use made_up::{disturbed_throughout, facts, part, round, rounds, rounds_of, slice};
 
 /// CPU use of such servers cannot be separated from that of other programs.
 #[test]
@@ -174,13 +174,14 @@ fn document() -> RunDocument {
 
 fn document_of(facts: &RunFacts, change: impl Fn(&mut Round)) -> RunDocument {
     let mut timeline = Timeline::default();
-    let digests = (0..24).map(|index| {
+    let rounds = (0..24).map(|index| {
         let mut round = round(index);
         change(&mut round);
         timeline.add(&round, Metric::Throughput);
-        digest(&round, facts.plan.variants.len(), 0)
+        round
     });
-    let digests = digests.collect();
+    let rounds: Vec<Round> = rounds.collect();
+    let digests = digests(&rounds, facts.plan.variants.len(), 0);
     RunDocument::new(facts.clone(), digests, timeline)
 }
 
@@ -534,16 +535,17 @@ fn ten_variants_of_500_rounds_fit_into_three_megabytes() {
         |at| Variant { name: format!("variant {at}"), baseline: at == 0, ..variant.clone() };
     facts.plan.variants = (0..10).map(named).collect();
     let mut timeline = Timeline::default();
-    let digests = (0..500).map(|index| {
+    let rounds = (0..500).map(|index| {
         let mut round = round(index);
         let slices = (0..3).flat_map(|cycle| (0..10).map(move |v| slice(v, cycle, index)));
         round.slices = slices.collect();
         let launch = |variant| Launch { variant, ..round.launches[0].clone() };
         round.launches = (0..10).map(launch).collect();
         timeline.add(&round, Metric::Throughput);
-        digest(&round, 10, 0)
+        round
     });
-    let digests = digests.collect();
+    let rounds: Vec<Round> = rounds.collect();
+    let digests = digests(&rounds, 10, 0);
     let html = RunDocument::new(facts, digests, timeline).render(Form::Html).unwrap();
     assert!(html.len() <= 3_000_000, "{} bytes", html.len());
     assert!(html.len() > 500_000, "{} bytes: are the dots there?", html.len());
@@ -650,6 +652,7 @@ fn what_has_no_verdict_is_not_said_to_lack_sustained_load() {
         &facts(),
         &rounds(|round| {
             round.machine.own_cpu_ns = 300_000_000;
+            disturbed_throughout(round);
             if let Some(sustained) = &mut round.launches[1].load.sustained {
                 let percent = [85, 100, 115][round.index as usize % 3];
                 sustained

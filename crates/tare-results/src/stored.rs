@@ -9,7 +9,7 @@ use tare_model::samples::Round;
 use tare_report::run::document::RunDocument;
 use tare_report::run::from_rounds::RunFacts;
 use tare_report::timeline::{self, Timeline};
-use tare_stats::{RoundDigest, digest};
+use tare_stats::round_digest::{RoundDigest, digest, weigh};
 use tare_store::{RunRow, Store};
 
 use tare_model::Failure;
@@ -67,6 +67,7 @@ fn document_until(
         digests.push(digest(round, plan.variants.len(), plan.baseline()));
         timeline.add(round, metric);
     })?;
+    weigh(&mut digests);
     Ok(RunDocument::new(facts(plan, row), digests, timeline))
 }
 
@@ -79,6 +80,7 @@ pub fn digests_of(
     for_each_round(store, row, plan, Instant::FAR, |round| {
         digests.push(digest(round, plan.variants.len(), plan.baseline()));
     })?;
+    weigh(&mut digests);
     Ok(digests)
 }
 

@@ -7,7 +7,7 @@ use tare_model::samples::Round;
 use tare_model::sustained::WarmUp;
 use tare_stats::design::CellHistory;
 use tare_stats::slicing::SliceShape;
-use tare_stats::{RoundDigest, digest};
+use tare_stats::{RoundDigest, add_round};
 use tare_store::RunId;
 
 use crate::outcome::Stopped;
@@ -44,8 +44,7 @@ impl<'a> Cell<'a> {
     }
 
     pub fn take(&mut self, round: &Round) {
-        let digest = digest(round, self.plan.variants.len(), self.plan.baseline());
-        self.digests.push(digest);
+        add_round(&mut self.digests, round, self.plan.variants.len(), self.plan.baseline());
     }
 
     pub fn history(&self) -> CellHistory<'_> {

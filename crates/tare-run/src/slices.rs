@@ -191,13 +191,13 @@ impl<L: World> Runner<'_, L> {
         up: &mut [RunningVariant<L>],
         window: Window,
     ) -> Result<Option<Slice>, Failure> {
-        let before = up[at].used().usage;
+        let before = self.used_beside(&up[at]);
         let measured = up[at].load(window.stretch())?;
         let still = self.quiesce(up);
         let load = &mut up[at].lane_mut(cell).load;
         load.rests += 1;
         load.rests_cut += u32::from(!still);
-        let after = up[at].used().usage;
+        let after = self.used_beside(&up[at]);
         if self.is_halted() {
             return Ok(None);
         }
@@ -213,6 +213,13 @@ impl<L: World> Runner<'_, L> {
             self.check_alive(&mut up[at])?;
         }
         Ok(Some(slice))
+    }
+
+    /// Returns what a variant used so far, and what its neighbours did.
+    fn used_beside(&self, up: &RunningVariant<L>) -> Option<Usage> {
+        let used = up.used().usage?;
+        let all = used.all.or(self.lab.neighbours(up.variant, &used));
+        Some(Usage { all, ..used })
     }
 
     /// Makes load as short as a slice's ramp, so that the cost of ramps can be subtracted; returns

@@ -443,7 +443,7 @@ fn digests_in(world: &FakeWorld) -> Vec<RoundDigest> {
             _ => {}
         }
     }
-    rounds.iter().map(|round| tare_stats::digest(round, 2, 0)).collect()
+    tare_stats::digests(&rounds, 2, 0)
 }
 
 fn sweep() -> Vec<PlanParts> {

@@ -22,7 +22,7 @@ use tare_stats::design::{CellHistory, Design, History, RoundOrder, SurveyOrder};
 use tare_stats::designs::ComparisonDesign;
 use tare_stats::slicing::SliceShape;
 use tare_stats::surveys::{SurveyState, Surveys};
-use tare_stats::{RoundDigest, Severity, Verdict, digest};
+use tare_stats::{RoundDigest, Severity, Verdict, add_round};
 use tare_target::effort::Habit;
 
 const BASE: DurationNs = DurationNs::from_us(20);
@@ -180,7 +180,7 @@ impl Run {
             let Some(order) = design.next(&history) else { break };
             let round = self.round(order);
             spent_ns += round.elapsed_ns;
-            self.digests.push(digest(&round, 2, 0));
+            add_round(&mut self.digests, &round, 2, 0);
         }
         build(&self.facts, &self.digests)
     }

@@ -14,7 +14,7 @@ use crate::weighted::{self, Mean};
 
 /// The version of the method. Raise it when a change alters a verdict or an overhead of stored
 /// runs: their conclusions are then computed again.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The question that an analysis answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +89,8 @@ pub struct Comparison {
     pub rounds: Vec<f64>,
     /// Weight of each round, by its own precision.
     pub shares: Vec<f64>,
+    /// The share of the estimate's weight that comes from calm cycles.
+    pub calm_share: f64,
     /// Result of sustained load; only for throughput and CPU, and only if there was any.
     pub sustained: Option<Check>,
 }
@@ -144,17 +146,18 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     let mut found = Vec::new();
     for variant in (0..variants).filter(|variant| *variant != question.baseline) {
         for metric in Metric::ALL {
-            let rounds: Vec<weighted::Round> = digests
-                .iter()
-                .filter_map(|d| d.variants[variant].weighable(metric, d.cycles))
-                .collect();
+            let known = digests.iter().filter_map(|digest| {
+                let round = &digest.variants[variant];
+                Some((round.weighable(metric)?, round.calm_shares[metric as usize]))
+            });
+            let (rounds, calm): (Vec<weighted::Round>, Vec<f64>) = known.unzip();
             if rounds.len() >= 2 {
-                found.push((variant, metric, rounds));
+                found.push((variant, metric, rounds, calm));
             }
         }
     }
     let totals: Vec<Total> = (0..variants).map(|variant| Total::of(digests, variant)).collect();
-    let family = |wanted: bool| found.iter().filter(|(_, m, _)| asked(m) == wanted).count();
+    let family = |wanted: bool| found.iter().filter(|(_, m, ..)| asked(m) == wanted).count();
     let own = metrics.first().filter(|_| variants == 1).into_iter().flatten();
     let own = own.filter(|(metric, _)| asked(metric)).map(|(metric, value)| {
         let of_totals = totals[0].number(*metric);
@@ -163,7 +166,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     });
     let single = own.collect();
     let levels = [sidak(question.level, family(false)), sidak(question.level, family(true))];
-    let comparisons = found.into_iter().filter_map(|(variant, metric, rounds)| {
+    let comparisons = found.into_iter().filter_map(|(variant, metric, rounds, calm)| {
         let asked = asked(&metric);
         let level = levels[usize::from(asked)];
         let mean = Mean::from_rounds(&rounds)?;
@@ -196,6 +199,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             pauses: ratio_of_totals.is_some_and(|total| pauses(&ratio, total, question.tolerance)),
             ratio_of_totals,
             rounds: rounds.into_iter().map(|round| round.value).collect(),
+            calm_share: mean.shares.iter().zip(calm).map(|(share, calm)| share * calm).sum(),
             shares: mean.shares,
             sustained,
         })
@@ -241,7 +245,7 @@ fn single_values(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, E
     let together = sidak(question.level, question.metrics.len());
     let of = |metric: Metric| {
         let rounds: Vec<weighted::Round> =
-            digests.iter().filter_map(|d| d.variants[0].weighable(metric, d.cycles)).collect();
+            digests.iter().filter_map(|d| d.variants[0].weighable(metric)).collect();
         let level = if question.metrics.contains(&metric) { together } else { question.level };
         let estimate = match Mean::from_rounds(&rounds) {
             Some(mean) => {
@@ -303,10 +307,10 @@ impl Total {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::round_digest::digest;
+    use crate::round_digest::digests;
     use tare_model::samples::{Counts, Round, Slice};
 
-    fn round(index: u32, good: &[[u64; 3]; 2]) -> RoundDigest {
+    fn round(index: u32, good: &[[u64; 3]; 2]) -> Round {
         let slices = good.iter().enumerate().flat_map(|(variant, cycles)| {
             cycles.iter().enumerate().map(move |(cycle, good)| Slice {
                 variant: variant as u32,
@@ -315,8 +319,7 @@ mod tests {
                 ..Slice::default()
             })
         });
-        let round = Round { index, cycles: 3, slices: slices.collect(), ..Round::default() };
-        digest(&round, 2, 0)
+        Round { index, cycles: 3, slices: slices.collect(), ..Round::default() }
     }
 
     fn question() -> Question {
@@ -327,10 +330,10 @@ mod tests {
     #[test]
     fn a_tenth_less_in_every_round_is_slower_by_a_tenth() {
         let jitter = |n: u32| u64::from(n % 3);
-        let digests: Vec<_> = (0..20)
+        let rounds: Vec<_> = (0..20)
             .map(|n| round(n, &[[1000, 2000, 500], [900 + jitter(n), 1800, 450 + jitter(n + 1)]]))
             .collect();
-        let analysis = analyse(&digests, &question());
+        let analysis = analyse(&digests(&rounds, 2, 0), &question());
         let [comparison] = analysis.comparisons.as_slice() else { panic!("{analysis:?}") };
         assert!((comparison.overhead_percent.point - 9.9).abs() < 0.1, "{comparison:?}");
         assert_eq!(comparison.verdict, Verdict::Slower);
@@ -366,7 +369,7 @@ mod tests {
     #[test]
     fn two_wild_rounds_are_a_comparison_with_bounds_that_are_numbers() {
         let wild = [round(0, &[[1000; 3], [1000; 3]]), round(1, &[[1000; 3], [1; 3]])];
-        let analysis = analyse(&wild, &question());
+        let analysis = analyse(&digests(&wild, 2, 0), &question());
         let [comparison] = analysis.comparisons.as_slice() else { panic!("{analysis:?}") };
         let overhead = comparison.overhead_percent;
         assert!(overhead.lower.is_finite() && overhead.upper.is_finite(), "{overhead:?}");
@@ -376,10 +379,10 @@ mod tests {
 
     #[test]
     fn a_slice_without_a_reply_is_not_dropped() {
-        let digests: Vec<_> = (0..20)
+        let rounds: Vec<_> = (0..20)
             .map(|n| round(n, &[[1000, 1000, 1000 + u64::from(n)], [1000, 1000, 0]]))
             .collect();
-        let analysis = analyse(&digests, &question());
+        let analysis = analyse(&digests(&rounds, 2, 0), &question());
         let point = analysis.comparisons[0].overhead_percent.point;
         assert!((point - 33.5).abs() < 0.5, "{point}");
     }
@@ -387,7 +390,7 @@ mod tests {
     #[test]
     fn stalls_that_trimming_hides_are_told() {
         // One slice of five stalls in every round; trimming cuts one of five off each end.
-        let digests: Vec<_> = (0..40u32)
+        let rounds: Vec<_> = (0..40u32)
             .map(|n| {
                 let slices = (0..5).flat_map(|cycle| {
                     let stalled = if cycle == 3 { 100 } else { 1000 + u64::from(n % 2) };
@@ -398,10 +401,10 @@ mod tests {
                         ..Slice::default()
                     })
                 });
-                digest(&Round { cycles: 5, slices: slices.collect(), ..Round::default() }, 2, 0)
+                Round { cycles: 5, slices: slices.collect(), ..Round::default() }
             })
             .collect();
-        let comparison = &analyse(&digests, &question()).comparisons[0];
+        let comparison = &analyse(&digests(&rounds, 2, 0), &question()).comparisons[0];
         assert_eq!(comparison.verdict, Verdict::Same);
         assert!(comparison.pauses, "{comparison:?}");
     }

@@ -56,7 +56,7 @@ pub fn changes(
                 let of = |digest: &RoundDigest| {
                     let round = &digest.variants[variant];
                     match pair.relative {
-                        true => round.weighable(metric, digest.cycles),
+                        true => round.weighable(metric),
                         false => Some(Round::from_value(round.value(metric)?.ln())),
                     }
                 };
@@ -86,7 +86,7 @@ pub fn changes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::round_digest::digest;
+    use crate::round_digest::digests;
     use tare_io::Random;
     use tare_model::samples::{Counts, Round, Slice};
 
@@ -103,9 +103,9 @@ mod tests {
                     Counts { window_ns: 1_000_000_000, good: good as u64, ..Counts::default() };
                 Slice { variant, counts, ..Slice::default() }
             });
-            digest(&Round { index, cycles: 1, slices: slices.into(), ..Round::default() }, 2, 0)
+            Round { index, cycles: 1, slices: slices.into(), ..Round::default() }
         };
-        (0..rounds).map(round).collect()
+        digests(&(0..rounds).map(round).collect::<Vec<_>>(), 2, 0)
     }
 
     fn question(relative: bool) -> ChangeQuestion {

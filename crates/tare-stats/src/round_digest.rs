@@ -3,24 +3,24 @@
 
 use std::collections::BTreeMap;
 
+use tare_model::counters::{Counter, Counters};
 use tare_model::metric::{Basis, Observed};
 use tare_model::samples::{Counts, Launch, MachineUse, Round, Series, Slice};
 use tare_model::sustained::{Sustained, WarmUp};
 use tare_model::usage::Usage;
 use tare_model::{Distribution, Metric};
 
-use crate::estimate::{trimmed_mean, trimmed_variance};
+use crate::cycles::{self, Cycle, OfCycles};
 use crate::sustained::Courses;
 use crate::weighted;
-
-/// The share of cycles cut off at each end before their mean is taken.
-pub const TRIM: f64 = 0.2;
 
 /// One round, digested.
 #[derive(Clone, Debug)]
 pub struct RoundDigest {
     pub index: u32,
     pub cycles: u32,
+    /// Cycles in which every slice was calm.
+    pub calm_cycles: u32,
     pub started_unix_ms: u64,
     pub elapsed_ns: u64,
     pub machine: MachineUse,
@@ -38,6 +38,10 @@ pub struct VariantRound {
     pub used: Option<Usage>,
     /// The number of replies that this usage covers.
     pub replies_charged: u64,
+    /// Counters over its slices with their ramps.
+    pub stretches: Counters,
+    /// What it used and answered in calm slices.
+    pub calm: Calm,
     /// Sum over slices of the window and the longest latency, for Little's law: the latency of a
     /// request in flight when the window opened may reach that far back.
     pub littles_law_slack_ns: u64,
@@ -45,12 +49,49 @@ pub struct VariantRound {
     pub latencies: Vec<(Series, Distribution)>,
     /// Value of each metric, indexed as [`Metric::ALL`].
     pub values: Vec<Option<f64>>,
+    /// Cycles of each metric that is compared within cycles; indexed as [`Metric::ALL`].
+    pub cycles: Vec<Vec<Cycle>>,
     /// The log ratio to the baseline, or the logarithm of a single variant's value; indexed as
     /// [`Metric::ALL`].
     pub log_ratios: Vec<Option<f64>>,
     /// The variance of each log ratio from the round's own cycles, if the metric has cycles;
     /// indexed as [`Metric::ALL`].
     pub variances: Vec<Option<f64>>,
+    /// The share of each estimate's weight that comes from calm cycles; indexed as [`Metric::ALL`].
+    pub calm_shares: Vec<f64>,
+}
+
+/// Slices in which neighbours used hardly any CPU time.
+#[derive(Clone, Debug, Default)]
+pub struct Calm {
+    pub slices: u32,
+    used: Option<Usage>,
+    replies_charged: u64,
+    completed: u64,
+    window_ns: u64,
+}
+
+impl Calm {
+    fn add(&mut self, slice: &Slice, used: Option<&Usage>, paid: u64) {
+        self.slices += 1;
+        self.used = together(self.used.take(), used.cloned());
+        self.replies_charged += paid;
+        self.completed += slice.counts.completed;
+        self.window_ns += slice.counts.window_ns;
+    }
+
+    /// The share of a CPU that the server used.
+    pub fn busy_share(&self) -> Option<f64> {
+        let used = self.used.as_ref().filter(|_| self.replies_charged > 0)?;
+        let per_request = used.cpu_ns() as f64 / self.replies_charged as f64;
+        Some(per_request * self.completed as f64 / self.window_ns.max(1) as f64)
+    }
+
+    /// How often the server was put on a CPU for each request.
+    pub fn wakes_per_request(&self) -> Option<f64> {
+        let switches = self.used.as_ref()?.all[Counter::Switches]?;
+        (self.replies_charged > 0).then(|| switches as f64 / self.replies_charged as f64)
+    }
 }
 
 impl RoundDigest {
@@ -85,18 +126,52 @@ impl VariantRound {
 
     /// The log ratio with its precision from the round's own cycles; without that, the round counts
     /// like the median round.
-    pub fn weighable(&self, metric: Metric, cycles: u32) -> Option<weighted::Round> {
+    pub fn weighable(&self, metric: Metric) -> Option<weighted::Round> {
         let value = self.log_ratio(metric)?;
-        let Some(variance) = self.variances[metric as usize] else {
-            return Some(weighted::Round::from_value(value));
-        };
-        let kept = cycles - 2 * (f64::from(cycles) * TRIM) as u32;
-        Some(weighted::Round { value, variance, degrees: (f64::from(kept) - 1.0).max(1.0) })
+        Some(weighted::Round { value, variance: self.variances[metric as usize] })
+    }
+}
+
+/// Digests all rounds of a run.
+pub fn digests<'a>(
+    rounds: impl IntoIterator<Item = &'a Round>,
+    variants: usize,
+    baseline: usize,
+) -> Vec<RoundDigest> {
+    let mut all: Vec<RoundDigest> =
+        rounds.into_iter().map(|round| digest(round, variants, baseline)).collect();
+    weigh(&mut all);
+    all
+}
+
+/// Adds a round to the digests of a run.
+pub fn add_round(all: &mut Vec<RoundDigest>, round: &Round, variants: usize, baseline: usize) {
+    all.push(digest(round, variants, baseline));
+    weigh(all);
+}
+
+/// Estimates all rounds from their cycles. How much a cycle counts depends on those of all rounds.
+pub fn weigh(all: &mut [RoundDigest]) {
+    let variants = all.first().map_or(0, |digest| digest.variants.len());
+    for variant in 0..variants {
+        for metric in Metric::ALL.into_iter().filter(|metric| metric.basis() == Basis::Cycle) {
+            let at = metric as usize;
+            let cycles: Vec<&[Cycle]> =
+                all.iter().map(|digest| &digest.variants[variant].cycles[at][..]).collect();
+            let found = cycles::estimate(&cycles);
+            for (digest, found) in all.iter_mut().zip(found) {
+                let Some(OfCycles { log, variance, calm_share }) = found else { continue };
+                let round = &mut digest.variants[variant];
+                (round.log_ratios[at], round.variances[at]) = (Some(log), variance);
+                round.calm_shares[at] = calm_share;
+            }
+        }
     }
 }
 
 /// Digests `round` of `variants` variants. If the run was killed during a cycle, slices without a
-/// counterpart of another variant count in totals, but have no pair.
+/// counterpart of another variant count in totals, but have no pair. Log ratios are those of totals
+/// until [`weigh`] is called.
 pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
     let mut found: Vec<VariantRound> =
         (0..variants).map(|variant| totals(round, variant)).collect();
@@ -105,9 +180,14 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
         let pairs = pairs(round, variant, against);
         for metric in Metric::ALL {
             let base = against.map(|baseline| &found[baseline]);
-            let (ratio, variance) = log_ratio(metric, &pairs, &found[variant], base);
-            found[variant].log_ratios.push(ratio);
-            found[variant].variances.push(variance);
+            let cycles = cycles(metric, &pairs, &found[variant], base).unwrap_or_default();
+            let to = base.map_or(Some(1.0), |base| base.values[metric as usize]);
+            let of_totals = found[variant].values[metric as usize].zip(to);
+            let round = &mut found[variant];
+            round.cycles.push(cycles);
+            round.log_ratios.push(of_totals.map(|(mine, base)| (mine / base).ln()));
+            round.variances.push(None);
+            round.calm_shares.push(0.0);
         }
     }
     let loads = round.launches.iter().filter_map(|launch| launch.load.sustained.as_ref());
@@ -116,6 +196,7 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
         warm_ups: Courses::from_loads(&cold).warm_ups(),
         index: round.index,
         cycles: round.cycles,
+        calm_cycles: calm_cycles(round),
         started_unix_ms: round.started_unix_ms,
         elapsed_ns: round.elapsed_ns,
         machine: round.machine.clone(),
@@ -123,13 +204,30 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
     }
 }
 
+fn calm_cycles(round: &Round) -> u32 {
+    let mut calm = BTreeMap::new();
+    for slice in &round.slices {
+        *calm.entry(slice.cycle).or_insert(true) &= cycles::is_calm(slice);
+    }
+    calm.into_values().filter(|is_calm| *is_calm).count() as u32
+}
+
 fn totals(round: &Round, variant: usize) -> VariantRound {
     let launch = round.launches.iter().find(|launch| launch.variant as usize == variant).cloned();
     let mut total = VariantRound { launch, ..VariantRound::default() };
-    for slice in round.slices.iter().filter(|slice| slice.variant as usize == variant) {
+    let slices = round.slices.iter().filter(|slice| slice.variant as usize == variant);
+    for (at, slice) in slices.enumerate() {
         total.counts.accumulate(&slice.counts);
         let (used, paid) = use_of(slice, total.launch.as_ref());
         total.replies_charged += paid;
+        total.stretches = match (&slice.used, at) {
+            (Some(used), 0) => used.all,
+            (Some(used), _) => total.stretches.plus(used.all),
+            (None, _) => Counters::default(),
+        };
+        if cycles::is_calm(slice) {
+            total.calm.add(slice, used.as_ref(), paid);
+        }
         total.used = together(total.used.take(), used);
         let sent = slice.latency(Series::FromSent).or(slice.latency(Series::Headline));
         total.littles_law_slack_ns += slice.counts.window_ns + sent.map_or(0, Distribution::max_ns);
@@ -184,34 +282,28 @@ fn pairs(round: &Round, variant: usize, baseline: Option<usize>) -> Vec<(&Slice,
     of(variant).filter_map(|slice| Some((slice, Some(*others.get(&slice.cycle)?)))).collect()
 }
 
-fn log_ratio(
+/// The cycles of a metric that is compared within cycles.
+fn cycles(
     metric: Metric,
     pairs: &[(&Slice, Option<&Slice>)],
     mine: &VariantRound,
     base: Option<&VariantRound>,
-) -> (Option<f64>, Option<f64>) {
-    if metric.basis() == Basis::Cycle {
-        let ratios: Option<Vec<f64>> = pairs
-            .iter()
-            .map(|(a, b)| {
-                let number =
-                    |slice, of: &VariantRound| metric.number(&observed(slice, of.launch.as_ref()));
-                let to = match b.zip(base) {
-                    Some((b, base)) => number(b, base)?,
-                    None => 1.0,
-                };
-                Some((number(a, mine)? / to).ln()).filter(|log| log.is_finite())
-            })
-            .collect();
-        // A slice without one good reply has no logarithm, and must not be dropped: the whole
-        // round is then compared by its totals.
-        if let Some(ratios) = ratios.filter(|ratios| !ratios.is_empty()) {
-            let variance = trimmed_variance(&ratios, TRIM) / ratios.len() as f64;
-            let variance = (ratios.len() > 1).then_some(variance);
-            return (Some(trimmed_mean(&ratios, TRIM)), variance);
-        }
+) -> Option<Vec<Cycle>> {
+    if metric.basis() != Basis::Cycle {
+        return None;
     }
-    let to = base.map_or(Some(1.0), |base| base.values[metric as usize]);
-    let ratio = mine.values[metric as usize].zip(to).map(|(a, b)| (a / b).ln());
-    (ratio, None)
+    let of = |(slice, other): &(&Slice, Option<&Slice>)| {
+        let number = |slice, of: &VariantRound| metric.number(&observed(slice, of.launch.as_ref()));
+        let to = match other.zip(base) {
+            Some((other, base)) => number(other, base)?,
+            None => 1.0,
+        };
+        let log = (number(slice, mine)? / to).ln();
+        let disturbed = other.map_or(0.0, cycles::disturbed).max(cycles::disturbed(slice));
+        let is_calm = cycles::is_calm(slice) && other.is_none_or(cycles::is_calm);
+        log.is_finite().then_some(Cycle { log, disturbed, is_calm })
+    };
+    // A slice without one good reply has no logarithm, and must not be dropped: the whole round is
+    // then compared by its totals.
+    pairs.iter().map(of).collect()
 }

@@ -260,6 +260,7 @@ mod tests {
                 pauses: false,
                 rounds: Vec::new(),
                 shares: Vec::new(),
+                calm_share: 1.0,
                 sustained: None,
             };
             goal.rounds_for(&comparison).unwrap()

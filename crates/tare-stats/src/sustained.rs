@@ -6,13 +6,12 @@
 //! affect them alike, and the cost of each is read from its own CPU time. See docs/method.md.
 
 use tare_model::Metric;
-use tare_model::counters::Counter;
 use tare_model::samples::Launch;
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 
 use crate::analysis::Question;
 use crate::estimate::{Estimate, mean, median, t_quantile, variance};
-use crate::round_digest::{RoundDigest, VariantRound};
+use crate::round_digest::{Calm, RoundDigest, VariantRound};
 use crate::weighted::{BETWEEN_PRIOR, EXPECTED, expected_between};
 
 /// A measure of a request, computed from a bin.
@@ -286,18 +285,22 @@ fn spread(values: &[f64]) -> f64 {
 /// Below this share of a CPU, a server in a closed loop waits for its clients.
 pub const SATURATED: f64 = 0.75;
 
-/// The share of a CPU that a server used in its slices (median of rounds); `None` if it is not
-/// metered, or paced by a rate.
+/// The share of a CPU that a server used in its calm slices (median of rounds); `None` if there are
+/// none, or if it is not metered, or paced by a rate.
 pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
+    of_calm(digests, variant, Calm::busy_share)
+}
+
+/// The median over rounds without a fixed rate.
+fn of_calm(
+    digests: &[RoundDigest],
+    variant: usize,
+    of: impl Fn(&Calm) -> Option<f64>,
+) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
-    let busy = rounds.filter_map(|round| {
-        let used = round.used.as_ref();
-        let used = used.filter(|_| round.replies_charged > 0 && round.counts.due.is_none())?;
-        let per_request = used.cpu_ns() as f64 / round.replies_charged as f64;
-        Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
-    });
-    let busy: Vec<f64> = busy.collect();
-    (!busy.is_empty()).then(|| median(&busy))
+    let closed = rounds.filter(|round| round.counts.due.is_none());
+    let values: Vec<f64> = closed.filter_map(|round| of(&round.calm)).collect();
+    (!values.is_empty()).then(|| median(&values))
 }
 
 /// Whether variants get sustained load one after another. If some server sleeps between requests,
@@ -309,7 +312,7 @@ pub fn takes_turns(digests: &[RoundDigest]) -> bool {
     let variants = digests.first().map_or(0, |digest| digest.variants.len());
     let sleeps = |v: usize| {
         let is_idle = busy_share(digests, v).is_some_and(|busy| busy < SATURATED);
-        is_idle || wakes_per_request(digests, v).is_some_and(|wakes| wakes > WAKES)
+        is_idle || of_calm(digests, v, Calm::wakes_per_request).is_some_and(|wakes| wakes > WAKES)
     };
     loads.any(|load| load.by_another) || (0..variants).any(sleeps)
 }
@@ -317,16 +320,6 @@ pub fn takes_turns(digests: &[RoundDigest]) -> bool {
 /// A server that is scheduled more often than this for each request sleeps between requests,
 /// however briefly.
 const WAKES: f64 = 0.5;
-
-fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
-    let rounds = digests.iter().map(|digest| &digest.variants[variant]);
-    let closed = rounds.filter(|round| round.replies_charged > 0 && round.counts.due.is_none());
-    let wakes = closed.filter_map(|r| {
-        Some(r.used.as_ref()?.all[Counter::Switches]? as f64 / r.replies_charged as f64)
-    });
-    let wakes: Vec<f64> = wakes.collect();
-    (!wakes.is_empty()).then(|| median(&wakes))
-}
 
 /// The ratio of two variants in one launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -559,27 +552,22 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<OfBin> {
     let (mut by_rate, mut is_bound, mut more_idle) = (true, true, f64::INFINITY);
     for variant in pair {
         let rounds = digests.iter().map(|digest| &digest.variants[variant]);
-        let (mut busy, mut n, mut all, mut cpus) = (0.0, 0.0, Bin::default(), 1.0);
+        let (mut all, mut cpus) = (Bin::default(), 1.0);
         let mut one_thread = true;
         for round in rounds {
-            // Usage in slices: the cost of a request, times requests per time.
-            if let Some(used) = &round.used
-                && round.counts.due.is_none()
-            {
-                let cost = used.cpu_ns() as f64 / round.replies_charged.max(1) as f64;
-                busy += cost * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64;
-                n += 1.0;
-            }
             if let Some(sustained) = sustained(round, false) {
                 all = all.plus(sum(&sustained.bins));
                 one_thread &= sustained.one_thread;
             }
             cpus = round.launch.as_ref().map_or(1.0, |launch| f64::from(launch.load.cpus.max(1)));
         }
-        if n == 0.0 || all.cpu_ns == 0 {
+        let mut rounds = digests.iter().map(|digest| &digest.variants[variant]);
+        let is_closed = rounds.any(|round| round.used.is_some() && round.counts.due.is_none());
+        if !is_closed || all.cpu_ns == 0 {
             return None;
         }
-        let busy: f64 = busy / n;
+        // Without a calm slice, it is taken to use all that it gets.
+        let busy = busy_share(digests, variant).unwrap_or(1.0);
         by_rate &= one_thread;
         more_idle = more_idle.min(all.idle() - (1.0 - busy).max(0.0));
         is_bound &= busy >= CPU_BOUND * if one_thread { 1.0 } else { cpus };

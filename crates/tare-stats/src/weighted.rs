@@ -8,22 +8,20 @@
 //! dropped. The interval is that of Hartung and Knapp and of Sidik and Jonkman, with their factor
 //! never below 1.
 
-use crate::estimate::{Estimate, t_quantile};
+use crate::estimate::{Estimate, median, t_quantile};
 
 /// One round's log ratio, and what is known of its precision from its own cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
     pub value: f64,
-    /// Variance of the value, estimated from the round's cycles alone.
-    pub variance: f64,
-    /// Degrees of freedom that this variance has.
-    pub degrees: f64,
+    /// Variance of the value from the round's cycles; `None` without cycles.
+    pub variance: Option<f64>,
 }
 
 impl Round {
     /// A round without information from cycles.
     pub fn from_value(value: f64) -> Self {
-        Self { value, variance: 0.0, degrees: 0.0 }
+        Self { value, variance: None }
     }
 }
 
@@ -49,10 +47,11 @@ impl Mean {
     /// `None` for fewer than two rounds, or if a value or variance is not finite.
     pub fn from_rounds(rounds: &[Round]) -> Option<Self> {
         let k = rounds.len();
-        if k < 2 || !rounds.iter().all(|r| r.value.is_finite() && r.variance.is_finite()) {
+        let variances = variances(rounds);
+        let is_finite = |(round, own): (&Round, &f64)| round.value.is_finite() && own.is_finite();
+        if k < 2 || !rounds.iter().zip(&variances).all(is_finite) {
             return None;
         }
-        let variances = moderated(rounds);
         let seen = between(rounds, &variances);
         let between = expected_between(seen, k);
         let weights: Vec<f64> = variances.iter().map(|own| 1.0 / (between + own)).collect();
@@ -100,17 +99,11 @@ fn fit(rounds: &[Round], weights: &[f64]) -> (f64, f64) {
     (mean, squares)
 }
 
-/// Draws each round's variance towards the median of all rounds. With few cycles a variance is
-/// imprecise, and a round whose variance is small by chance would get all the weight.
-fn moderated(rounds: &[Round]) -> Vec<f64> {
-    let known = rounds.iter().filter(|round| round.degrees > 0.0);
-    let mut all: Vec<f64> = known.map(|round| round.variance).collect();
-    all.sort_by(f64::total_cmp);
-    let middle = all.get(all.len() / 2).copied().unwrap_or(0.0);
-    let of = |round: &Round| {
-        (EXPECTED * middle + round.degrees * round.variance) / (EXPECTED + round.degrees)
-    };
-    rounds.iter().map(of).collect()
+/// The variance of each round from its cycles. A round without cycles counts like the median round.
+fn variances(rounds: &[Round]) -> Vec<f64> {
+    let known: Vec<f64> = rounds.iter().filter_map(|round| round.variance).collect();
+    let middle = if known.is_empty() { 0.0 } else { median(&known) };
+    rounds.iter().map(|round| round.variance.unwrap_or(middle)).collect()
 }
 
 /// τ², for which the weighted sum of squares equals its expectation, rounds less one. Zero if the
@@ -151,7 +144,7 @@ mod tests {
     }
 
     fn even(values: &[f64]) -> Vec<Round> {
-        values.iter().map(|v| Round { value: *v, variance: 1e-4, degrees: 9.0 }).collect()
+        values.iter().map(|v| Round { value: *v, variance: Some(1e-4) }).collect()
     }
 
     #[test]
@@ -171,18 +164,18 @@ mod tests {
         let calm = Mean::from_rounds(&even(&[0.0, 1e-6, -1e-6, 0.0])).unwrap().interval(0.95);
         assert!((calm.half_width() - 2.365 * (3e-4f64 / 4.0).sqrt()).abs() < 1e-4, "{calm:?}");
         assert_eq!(Mean::from_rounds(&even(&[1.0])), None);
-        let same = [Round { value: 1.0, variance: 0.0, degrees: 1.0 }; 400];
+        let same = [Round { value: 1.0, variance: Some(0.0) }; 400];
         assert!(Mean::from_rounds(&same).unwrap().interval(0.95).half_width() < 2e-4);
     }
 
     #[test]
     fn wild_rounds_weigh_little_and_values_decide_no_weight() {
         let mut rounds = even(&[0.00, 0.01, -0.01, 0.005, -0.005, 0.0]);
-        rounds.push(Round { value: 0.2, variance: 0.04, degrees: 9.0 });
+        rounds.push(Round { value: 0.2, variance: Some(0.04) });
         let got = Mean::from_rounds(&rounds).unwrap();
         assert!(got.shares[6] < 0.02 && got.point < 0.005, "{got:?}");
         // With a variance like the others', that round has its full weight.
-        rounds[6].variance = 1e-4;
+        rounds[6].variance = Some(1e-4);
         let got = Mean::from_rounds(&rounds).unwrap();
         assert!((got.shares[6] - 1.0 / 7.0).abs() < 1e-9, "{got:?}");
     }
@@ -196,10 +189,10 @@ mod tests {
                 .map(|n| {
                     let own: f64 = if n % 3 == 0 { 0.05 } else { 0.01 };
                     let value = (0.02f64.powi(2) + own * own).sqrt() * normal(&mut random);
-                    Round { value, variance: own * own, degrees: 9.0 }
+                    Round { value, variance: Some(own * own) }
                 })
                 .collect();
-            let variances: Vec<f64> = rounds.iter().map(|round| round.variance).collect();
+            let variances = variances(&rounds);
             sum += between(&rounds, &variances);
         }
         assert!((sum / 400.0 / 4e-4 - 1.0).abs() < 0.1, "{}", (sum / 400.0).sqrt());

@@ -7,6 +7,7 @@
 
 use tare_io::{DurationNs, Random};
 use tare_model::Metric;
+use tare_model::counters::{Counter, Counters};
 use tare_model::load::Load;
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{Counts, Round, Slice};
@@ -14,9 +15,11 @@ use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 use tare_stats::design::{CellHistory, Design, History};
 use tare_stats::designs::{ComparisonDesign, Rules};
+use tare_stats::round_digest::{digest, weigh};
+use tare_stats::stopping::is_look;
 use tare_stats::surveys::Surveys;
 use tare_stats::weighted::{Mean, Round as Weighable};
-use tare_stats::{Estimate, Question, RoundDigest, Verdict, analyse, digest};
+use tare_stats::{Estimate, Question, RoundDigest, Verdict, analyse, digests};
 
 /// Effects of a machine on measurements, as seen on two shared cores.
 #[derive(Clone, Copy)]
@@ -28,6 +31,8 @@ struct World {
     slice_sd: f64,
     /// When a neighbour makes slices scatter by [`WILD`].
     neighbour: Neighbour,
+    /// Whether what the neighbour took from each slice is measured.
+    measured: bool,
     /// Whether launches have heavy tails: Student's t with three degrees of freedom.
     heavy: bool,
     /// The share of launches that are a fifth slower.
@@ -64,6 +69,7 @@ const CALM: World = World {
     launch_sd: 0.01,
     slice_sd: 0.03,
     neighbour: Neighbour::Quiet,
+    measured: false,
     heavy: false,
     bad: 0.0,
     launch_s: 0.06,
@@ -74,7 +80,7 @@ const ROUGH: World = World { name: "rough", launch_sd: 0.034, slice_sd: 0.08, ..
 const fn beside(name: &'static str, neighbour: Neighbour) -> World {
     World { name, neighbour, launch_sd: 0.02, ..ROUGH }
 }
-const WORLDS: [World; 14] = [
+const WORLDS: [World; 15] = [
     World { name: "even", launch_sd: 0.003, ..CALM },
     CALM,
     World { name: "between", launch_sd: 0.02, slice_sd: 0.05, ..CALM },
@@ -89,6 +95,10 @@ const WORLDS: [World; 14] = [
     beside("neighbour in the first 7 rounds", Neighbour::Start),
     beside("neighbour in 3 rounds of 10", Neighbour::Bursts),
     beside("neighbour in 3 slices of 10", Neighbour::Switching),
+    World {
+        measured: true,
+        ..beside("neighbour in 3 slices of 10, measured", Neighbour::Switching)
+    },
 ];
 /// Precision and tolerance.
 const WITHIN: f64 = 0.02;
@@ -136,7 +146,10 @@ fn simulate_round(world: World, cost: f64, index: u32, cycles: u32, random: &mut
             // The scale is fine, so that counting adds no noise of its own.
             let good = (1e9 * log.exp()) as u64;
             let counts = Counts { window_ns: 20_000_000, good, ..Counts::default() };
-            slices.push(Slice { variant, cycle, counts, ..Slice::default() });
+            let waited_ns = if is_wild { 10_000_000 } else { random.below(100_000) };
+            let used = Counters::default().with(Counter::Waited, waited_ns);
+            let used = world.measured.then(|| used.into());
+            slices.push(Slice { variant, cycle, counts, used, ..Slice::default() });
         }
     }
     let elapsed_ns = (seconds(world, cycles) * 1e9) as u64;
@@ -223,7 +236,12 @@ fn run(world: World, cost: f64, seed: u64) -> Outcome {
         spent += seconds(world, cycles);
         let index = rounds.len() as u32;
         rounds.push(digest(&simulate_round(world, cost, index, cycles, &mut random), 2, 0));
+        // The design looks at nothing in between.
+        if is_look(index + 1) {
+            weigh(&mut rounds);
+        }
     }
+    weigh(&mut rounds);
     let comparison = &analyse(&rounds, &Question::from_plan(&plan)).comparisons[0];
     Outcome {
         rounds: rounds.len() as u32,
@@ -308,9 +326,9 @@ fn single(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
     let round = |index| {
         let mut round = simulate_round(world, 0.0, index, 8, &mut random);
         round.slices.retain(|slice| slice.variant == 0);
-        digest(&round, 1, 0)
+        round
     };
-    (0..rounds).map(round).collect()
+    digests(&(0..rounds).map(round).collect::<Vec<_>>(), 1, 0)
 }
 
 #[test]
@@ -363,9 +381,9 @@ fn intervals_of_any_number_of_launches_cover() {
             for seed in 0..few {
                 let mut random = Random::stream(seed, "launches", rounds);
                 let seen = (0..rounds as u32)
-                    .map(|index| digest(&simulate_round(world, 0.05, index, 8, &mut random), 2, 0));
-                let analysis =
-                    analyse(&seen.collect::<Vec<_>>(), &Question::from_plan(&plan(world)));
+                    .map(|index| simulate_round(world, 0.05, index, 8, &mut random));
+                let seen = digests(&seen.collect::<Vec<_>>(), 2, 0);
+                let analysis = analyse(&seen, &Question::from_plan(&plan(world)));
                 let bounds = &analysis.comparisons[0].overhead_percent;
                 covered += u64::from(bounds.covers(truth(0.05)));
                 halves.push(bounds.half_width());
@@ -383,24 +401,31 @@ fn weights_narrow_what_a_neighbour_disturbs_and_cost_nothing_where_all_is_quiet(
     let runs = runs() / 2;
     println!("| neighbour | rounds | plain | weighted | covered |");
     println!("|---|---:|---:|---:|---:|");
-    for (neighbour, rounds, most) in [
-        (Neighbour::Quiet, 20, 1.06),
-        (Neighbour::Bursts, 20, 0.7),
-        (Neighbour::Bursts, 60, 0.7),
-        (Neighbour::Start, 20, 0.8),
-        (Neighbour::OneVariant, 20, 1.06),
+    for (neighbour, measured, rounds, most) in [
+        (Neighbour::Quiet, false, 20, 1.06),
+        (Neighbour::Quiet, true, 20, 1.06),
+        (Neighbour::Bursts, false, 20, 0.7),
+        (Neighbour::Bursts, false, 60, 0.7),
+        (Neighbour::Start, false, 20, 0.8),
+        (Neighbour::Switching, true, 20, 0.7),
+        (Neighbour::OneVariant, false, 20, 1.06),
+        (Neighbour::OneVariant, true, 20, 1.06),
     ] {
-        let world = beside("", neighbour);
+        let world = World { measured, ..beside("", neighbour) };
         let (mut plain, mut weighted, mut covered) = (Vec::new(), Vec::new(), 0);
         for seed in 0..runs {
-            let mut random = Random::stream(seed, "weights", 0);
-            let seen = (0..rounds).map(|index| {
-                let digest = digest(&simulate_round(world, 0.0, index, 10, &mut random), 2, 0);
-                digest.variants[1].weighable(Metric::Throughput, 10).unwrap()
-            });
-            let seen: Vec<Weighable> = seen.collect();
-            let values: Vec<f64> = seen.iter().map(|round| round.value).collect();
+            let rounds_in = |world: World| -> Vec<Weighable> {
+                let mut random = Random::stream(seed, "weights", 0);
+                let all = (0..rounds).map(|at| simulate_round(world, 0.0, at, 10, &mut random));
+                let all = digests(&all.collect::<Vec<_>>(), 2, 0);
+                let weighable =
+                    |round: &RoundDigest| round.variants[1].weighable(Metric::Throughput);
+                all.iter().filter_map(weighable).collect()
+            };
+            let unmeasured = rounds_in(World { measured: false, ..world });
+            let values: Vec<f64> = unmeasured.iter().map(|round| round.value).collect();
             plain.push(Estimate::of_mean(&values, 0.95).unwrap().half_width());
+            let seen = rounds_in(world);
             let found = Mean::from_rounds(&seen).unwrap().interval(0.95);
             weighted.push(found.half_width());
             covered += u64::from(found.covers(0.0));

@@ -13,7 +13,7 @@ use tare_model::servers::{ServerSpec, TargetSpec};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_model::variant::{Skipped, Variant};
 use tare_model::{Distribution, Metric};
-use tare_stats::{RoundDigest, digest};
+use tare_stats::{RoundDigest, digests};
 
 pub fn plan() -> PlanParts {
     let target = ServerSpec::Target(TargetSpec::default());
@@ -145,6 +145,13 @@ pub fn round(index: u32) -> Round {
     }
 }
 
+/// Neighbours used half of the clients' CPU in every slice.
+pub fn disturbed_throughout(round: &mut Round) {
+    for slice in &mut round.slices {
+        slice.counts.client_waited_ns = slice.counts.window_ns / 2;
+    }
+}
+
 pub fn rounds(change: impl Fn(&mut Round)) -> Vec<RoundDigest> {
     rounds_of(&plan(), 24, change)
 }
@@ -153,7 +160,8 @@ pub fn rounds_of(plan: &PlanParts, n: u32, change: impl Fn(&mut Round)) -> Vec<R
     let changed = |index| {
         let mut round = round(index);
         change(&mut round);
-        digest(&round, plan.variants.len(), 0)
+        round
     };
-    (0..n).map(changed).collect()
+    let rounds: Vec<Round> = (0..n).map(changed).collect();
+    digests(&rounds, plan.variants.len(), 0)
 }

@@ -14,8 +14,9 @@ use crate::lab::site::Site;
 use crate::launch::injected::Injected;
 use crate::machine::cgroup::Cgroup;
 use crate::machine::processes;
-use crate::meters::Meter;
 use crate::meters::metering::MeterSource;
+use crate::meters::probe::{Probe as _, ProcessFiles};
+use crate::meters::probes::Accounting;
 use crate::places::{LabResources, Place, PlaceContext, Restarts};
 use tare_model::Failure;
 
@@ -27,6 +28,8 @@ const FIRST_ROUNDS: u32 = 6;
 pub struct PlaceInstance {
     pub place: Box<dyn Place>,
     cgroup: Option<Cgroup>,
+    /// The CPU time of its control group.
+    accounting: Option<Accounting>,
     agent: Option<Arc<Agent>>,
     proof: Option<Proof>,
     /// The round of its last start.
@@ -48,7 +51,8 @@ impl PlaceInstance {
     ) -> Self {
         let log = (context.who.clone(), context.events.clone());
         let (agent, proof, started_in, starts) = (None, None, 0, 0);
-        Self { place, cgroup, agent, proof, started_in, starts, launches, log }
+        let accounting = cgroup.as_ref().and_then(|group| Accounting::attach(&group.cpu_files()));
+        Self { place, cgroup, accounting, agent, proof, started_in, starts, launches, log }
     }
 
     /// Begins to start the place if it is not up or a fresh start is due.
@@ -152,7 +156,13 @@ impl PlaceInstance {
 
     /// Returns the CPU time used in the place; `None` without a control group on this machine.
     pub fn cpu_ns(&self) -> Option<u64> {
-        Meter::new(Some(self.cgroup.as_ref()?), 0).cpu_ns()
+        let nobody = ProcessFiles::default();
+        self.accounting.as_ref()?.cpu_ns(&nobody.look())
+    }
+
+    /// Returns the CPU time of all that runs in it; `None` if some of it is in other control groups.
+    pub fn all_cpu_ns(&self) -> Option<u64> {
+        self.cpu_ns().filter(|_| self.place.is_metered_from_here())
     }
 
     /// Returns the processes on this machine that belong to it.
@@ -221,6 +231,7 @@ mod tests {
         let log = (String::new(), std::sync::mpsc::channel().0);
         let place = Box::new(Paper(restarts));
         let mut instance = PlaceInstance {
+            accounting: None,
             place,
             cgroup: None,
             agent: None,

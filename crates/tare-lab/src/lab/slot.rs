@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tare_bypass::Bypass;
 use tare_io::process;
+use tare_model::usage::Usage;
 
 use crate::journal::Journal;
 use crate::lab::Deployment;
@@ -104,6 +105,17 @@ impl VariantSlot {
     pub fn instances(&self) -> impl Iterator<Item = &PlaceInstance> {
         let hops = self.hops.iter().filter_map(|hop| hop.instance.as_ref());
         self.server.iter().chain(self.clients.iter().filter_map(ClientSeat::instance)).chain(hops)
+    }
+
+    /// Returns the CPU time of everything of this variant on this machine: its places with all that
+    /// runs in them, and the parts without a place. `None` if some of it runs elsewhere, or cannot be
+    /// told from other processes.
+    pub fn cpu_on_this_machine(&self, used: &Usage) -> Option<u64> {
+        let places: Option<u64> = self.instances().map(PlaceInstance::all_cpu_ns).sum();
+        let server = if self.server.is_none() { used.server().cpu_ns() } else { 0 };
+        let hops = self.hops.iter().zip(&used.hops).filter(|(hop, _)| hop.instance.is_none());
+        let hops: u64 = hops.map(|(_, used)| used.cpu_ns()).sum();
+        Some(places? + server + hops)
     }
 
     /// Returns the places that count as the variant's: those of the server and hops.

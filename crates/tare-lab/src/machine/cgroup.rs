@@ -173,15 +173,7 @@ impl Cgroup {
     }
 
     pub fn cpu_files(&self) -> CpuFiles {
-        let file = |name: &str| self.path.join(name);
-        match self.version {
-            Version::V1 => CpuFiles::V1 {
-                total: file("cpuacct.usage"),
-                user: file("cpuacct.usage_user"),
-                system: file("cpuacct.usage_sys"),
-            },
-            Version::V2 => CpuFiles::V2 { stat: file("cpu.stat") },
-        }
+        cpu_files(&self.path, self.version)
     }
 
     /// Returns the processes in it and in the groups below it.
@@ -198,6 +190,36 @@ impl Cgroup {
         let points = points.filter_map(|(before, _)| before.split(' ').nth(4));
         points.map(|point| Path::new(point).join(name.trim_start_matches('/'))).collect()
     }
+}
+
+fn cpu_files(path: &Path, version: Version) -> CpuFiles {
+    let file = |name: &str| path.join(name);
+    match version {
+        Version::V1 => CpuFiles::V1 {
+            total: file("cpuacct.usage"),
+            user: file("cpuacct.usage_user"),
+            system: file("cpuacct.usage_sys"),
+        },
+        Version::V2 => CpuFiles::V2 { stat: file("cpu.stat") },
+    }
+}
+
+/// Returns the files of the root group, which accounts for everything on the machine; `None` if
+/// only a container's own group is visible.
+pub fn root_cpu_files() -> Option<CpuFiles> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let (root, point, version) = match mount_of(&mounts, "cgroup", Some("cpuacct")) {
+        Some((root, point)) => (root, point, Version::V1),
+        None => {
+            mount_of(&mounts, "cgroup2", None).map(|(root, point)| (root, point, Version::V2))?
+        }
+    };
+    // A container may see its own group as "/".
+    let is_root = match version {
+        Version::V1 => point.join("release_agent").exists(),
+        Version::V2 => !point.join("cgroup.type").exists(),
+    };
+    (root == "/" && is_root).then(|| cpu_files(&point, version))
 }
 
 /// Returns the directory of this process's own group in the hierarchy that accounts for CPU time.

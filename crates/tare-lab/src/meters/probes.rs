@@ -15,4 +15,4 @@ pub use softirq::Softirq;
 
 /// Attached wherever processes can be seen, beside the probe for CPU time.
 pub const OF_PROCESSES: [fn() -> Box<dyn Probe>; 2] =
-    [|| Box::new(scheduler::Switches), || Box::new(faults::Minor)];
+    [|| Box::new(scheduler::Scheduling), || Box::new(faults::Minor)];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use tare_io::system::{CpuTime, thread_cpu_time};
+use tare_io::system::{CpuTime, thread_cpu_time, thread_wait_time};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant, ReactorKind, SetupError};
 use tare_model::net::Protocol;
@@ -220,11 +220,14 @@ impl IntervalSink for Window<'_> {
     fn window_opened(&mut self, idle: DurationNs) {
         self.opened = monotonic_now();
         self.report.cpu = cpu_without(idle);
+        self.report.waited = thread_wait_time();
     }
 
     fn window_closed(&mut self, idle: DurationNs) {
         self.report.elapsed = monotonic_now().since(self.opened);
         self.report.cpu = cpu_without(idle).since(self.report.cpu);
+        let waited = thread_wait_time().as_ns().saturating_sub(self.report.waited.as_ns());
+        self.report.waited = DurationNs::from_ns(waited);
     }
 
     fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {

@@ -102,6 +102,23 @@ pub fn exposure_sentence(report: &RunReport) -> String {
     text
 }
 
+/// Describes what the time went into, and what neighbours took.
+pub fn time_sentence(report: &RunReport) -> Option<String> {
+    let run = &report.run;
+    if run.rounds == 0 {
+        return None;
+    }
+    let spent = seconds(run.elapsed_ms * 1_000_000);
+    let mut text = format!("slices {} of {spent}", percent(run.slices_share));
+    if let Some(share) = run.neighbours_cpu_share {
+        text += &format!("; other processes used {} of the CPUs meanwhile", percent(share));
+    }
+    if let Some(calm) = run.calm_cycles_share {
+        text += &format!(", {} of the cycles were undisturbed", percent(calm));
+    }
+    Some(text)
+}
+
 /// Describes the CPUs of servers and load, if known, and how the load is made.
 pub fn placed(report: &RunReport) -> Option<String> {
     let by = report.run.load_by.as_deref();

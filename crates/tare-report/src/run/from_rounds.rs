@@ -7,6 +7,7 @@ use tare_model::Metric;
 use tare_model::calibration::Calibration;
 use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::estimate::median;
+use tare_stats::neighbours::Neighbours;
 use tare_stats::parts::{PartCosts, parts};
 use tare_stats::stopping::Goal;
 use tare_stats::{Estimate, Question, RoundDigest, Verdict};
@@ -117,6 +118,12 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
         _ => goal.rounds_needed(analysis),
     };
     let needed = needed.filter(|needed| *needed > rounds);
+    let in_slices: u64 = digests
+        .iter()
+        .flat_map(|digest| &digest.variants)
+        .map(|round| round.counts.window_ns)
+        .sum();
+    let neighbours = Neighbours::from_rounds(digests);
     let last = digests.last();
     let windows = last.and_then(|digest| {
         let counts = &digest.variants.first()?.counts;
@@ -137,6 +144,9 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
         precision: plan.stop.precision,
         of_effect: plan.stop.of_effect,
         tolerance: plan.stop.tolerance,
+        slices_share: in_slices as f64 / elapsed_ns.max(1) as f64,
+        neighbours_cpu_share: neighbours.and_then(|taken| taken.cpu_share),
+        calm_cycles_share: neighbours.map(|taken| taken.calm_cycles),
         load_by: load_by(evidence),
         seconds_needed: needed.map(|needed| f64::from(needed - rounds) * seconds_a_round(digests)),
     }

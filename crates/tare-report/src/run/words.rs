@@ -9,7 +9,7 @@ use tare_stats::verdict::ROUNDS_MIN;
 
 use crate::format::{self, bytes, counted, digits, duration, rate};
 pub use crate::format::{BEYOND, signed};
-use crate::run::exposure::{exposure_sentence, placed};
+use crate::run::exposure::{exposure_sentence, placed, time_sentence};
 use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 
 /// Returns the word for a verdict on a metric: using more memory is not "slower".
@@ -512,7 +512,8 @@ pub fn time(seconds: f64) -> String {
 
 /// Describes the basis of the numbers: the load on launches, and the CPUs.
 pub fn basis(report: &RunReport) -> Vec<String> {
-    std::iter::once(exposure_sentence(report)).chain(placed(report)).collect()
+    let exposure = std::iter::once(exposure_sentence(report));
+    exposure.chain(time_sentence(report)).chain(placed(report)).collect()
 }
 
 /// Describes why the run ended, and after how many rounds and launches.

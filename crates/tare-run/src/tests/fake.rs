@@ -22,6 +22,7 @@ use tare_model::Failure;
 use tare_model::counters::{Counter, Counters};
 use tare_model::plan::{Stop, VariantId};
 use tare_model::samples::{Counts, LaunchPart, Probe, Proof, Sent, Series};
+use tare_model::usage::Usage;
 use tare_stats::stopping::Limit;
 use tare_store::{Entry, RunId};
 
@@ -281,6 +282,10 @@ impl World for FakeLab {
 
     fn clients_share_cpu_numbers(&self, _: VariantId) -> bool {
         true
+    }
+
+    fn neighbours(&self, _: VariantId, _: &Usage) -> Counters {
+        Counters::default().with(Counter::Others, 0)
     }
 
     fn load(&self) -> FakeLoad {

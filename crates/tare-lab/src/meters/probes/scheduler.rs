@@ -1,4 +1,5 @@
-//! Counters of the scheduler for each thread: time on a CPU, and switches onto one.
+//! Counters of the scheduler for each thread: time on a CPU, time waiting for one, and switches onto
+//! one.
 
 use tare_model::counters::{Counter, Counters};
 
@@ -29,14 +30,17 @@ impl Probe for CpuTime {
     }
 }
 
+/// How often threads were scheduled, and how long they waited for it.
 #[derive(Debug)]
-pub struct Switches;
+pub struct Scheduling;
 
-impl Probe for Switches {
+impl Probe for Scheduling {
     fn read(&self, seen: &Seen<'_>) -> Counters {
         let threads: Option<Vec<Thread>> = seen.threads().iter().copied().collect();
         let all = threads.filter(|threads| !threads.is_empty());
-        let switches = all.map(|threads| threads.iter().map(|thread| thread.switches).sum::<u64>());
-        Counters::default().with(Counter::Switches, switches)
+        let sum = |of: fn(&Thread) -> u64| all.as_ref().map(|all| all.iter().map(of).sum::<u64>());
+        Counters::default()
+            .with(Counter::Switches, sum(|thread| thread.switches))
+            .with(Counter::Waited, sum(|thread| thread.delay_ns))
     }
 }
