@@ -108,6 +108,7 @@ codes! {
         Unconfirmed "unconfirmed"
             => "not yet confirmed by sustained load", "run longer: --max-time";
         DeferredWork "deferred-work" => "uses CPU time while others are measured";
+        WorkElsewhere "work-elsewhere" => "makes other processes work; its CPU time leaves that out";
         NotWarm "not-warm" => "still warming up when measured", "raise --warmup-max";
         BusyWhileIdle "busy-while-idle" => "some server was not idle between slices";
         NotSaturated "not-saturated"

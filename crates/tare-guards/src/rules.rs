@@ -73,6 +73,7 @@ const OF_VARIANTS: &[fn(&Evidence<'_>, usize) -> Vec<RunGuard>] = &[
     steady::other_bodies,
     steady::not_steady,
     steady::deferred_work,
+    steady::work_elsewhere,
     steady::not_warm,
     steady::short_of_cpus,
     steady::not_saturated,

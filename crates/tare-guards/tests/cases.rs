@@ -222,6 +222,17 @@ fn of_steadiness() -> Vec<Case> {
             let index = u64::from(r.index);
             under_sustained_load(r, 80 + index);
         }),
+        seen(
+            "work-elsewhere",
+            Warn,
+            "more CPU time for each of its requests than for the baseline",
+            |r| {
+                for slice in r.slices.iter_mut().filter(|slice| slice.variant == 1) {
+                    let used = slice.used.as_mut().unwrap();
+                    used.all = used.all.with(Counter::Others, slice.counts.answered * 1000);
+                }
+            },
+        ),
         seen("deferred-work", Warn, "it deferred work", |r| {
             r.launches[1].load.idle_cpu_ns = 12_000_000;
         }),

@@ -77,6 +77,13 @@ pub fn estimate(rounds: &[&[Cycle]]) -> Vec<Option<OfCycles>> {
     rounds.iter().map(|cycles| of_round(cycles, &mut variances)).collect()
 }
 
+/// Estimates every round, each cycle with the same weight.
+pub fn estimate_equally(rounds: &[&[Cycle]]) -> Vec<Option<OfCycles>> {
+    let alike = |cycles: &&[Cycle]| cycles.iter().map(|c| Cycle { disturbed: 0.0, ..*c }).collect();
+    let rounds: Vec<Vec<Cycle>> = rounds.iter().map(alike).collect();
+    estimate(&rounds.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
 /// The variance of each cycle, in order.
 fn variances(rounds: &[&[Cycle]]) -> Vec<f64> {
     let logs: Vec<f64> = rounds.iter().flat_map(|cycles| cycles.iter().map(|c| c.log)).collect();

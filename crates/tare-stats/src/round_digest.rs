@@ -11,6 +11,7 @@ use tare_model::usage::Usage;
 use tare_model::{Distribution, Metric};
 
 use crate::cycles::{self, Cycle, OfCycles};
+use crate::neighbours::work_elsewhere;
 use crate::sustained::Courses;
 use crate::weighted;
 
@@ -24,6 +25,7 @@ pub struct RoundDigest {
     pub started_unix_ms: u64,
     pub elapsed_ns: u64,
     pub machine: MachineUse,
+    pub baseline: usize,
     /// Warm-ups of the launches that were loaded cold.
     pub warm_ups: Vec<WarmUp>,
     pub variants: Vec<VariantRound>,
@@ -153,12 +155,20 @@ pub fn add_round(all: &mut Vec<RoundDigest>, round: &Round, variants: usize, bas
 /// Estimates all rounds from their cycles. How much a cycle counts depends on those of all rounds.
 pub fn weigh(all: &mut [RoundDigest]) {
     let variants = all.first().map_or(0, |digest| digest.variants.len());
+    let baseline = all.first().map_or(0, |digest| digest.baseline);
     for variant in 0..variants {
+        // Work that goes with a variant is its own: its cycles must not count less for it.
+        let is_own = [(variant, baseline), (baseline, variant)]
+            .into_iter()
+            .any(|(mine, other)| work_elsewhere(all, mine, other).is_some());
         for metric in Metric::ALL.into_iter().filter(|metric| metric.basis() == Basis::Cycle) {
             let at = metric as usize;
             let cycles: Vec<&[Cycle]> =
                 all.iter().map(|digest| &digest.variants[variant].cycles[at][..]).collect();
-            let found = cycles::estimate(&cycles);
+            let found = match is_own {
+                true => cycles::estimate_equally(&cycles),
+                false => cycles::estimate(&cycles),
+            };
             for (digest, found) in all.iter_mut().zip(found) {
                 let Some(OfCycles { log, variance, calm_share }) = found else { continue };
                 let round = &mut digest.variants[variant];
@@ -194,6 +204,7 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
     let cold: Vec<&Sustained> = loads.filter(|load| load.cold).collect();
     RoundDigest {
         warm_ups: Courses::from_loads(&cold).warm_ups(),
+        baseline,
         index: round.index,
         cycles: round.cycles,
         calm_cycles: calm_cycles(round),

@@ -79,6 +79,8 @@ pub fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
                 .with(Counter::User, 30_000_000)
                 .with(Counter::System, 65_000_000)
                 .with(Counter::Switches, 300)
+                .with(Counter::Capacity, 200_000_000)
+                .with(Counter::Others, 100_000)
                 .into(),
         ),
         latencies: vec![(Series::Headline, latency)],
@@ -145,10 +147,12 @@ pub fn round(index: u32) -> Round {
     }
 }
 
-/// Neighbours used half of the clients' CPU in every slice.
+/// Neighbours used half of one CPU in every slice.
 pub fn disturbed_throughout(round: &mut Round) {
     for slice in &mut round.slices {
         slice.counts.client_waited_ns = slice.counts.window_ns / 2;
+        let used = slice.used.get_or_insert_default();
+        used.all = used.all.with(Counter::Others, slice.counts.window_ns / 2);
     }
 }
 

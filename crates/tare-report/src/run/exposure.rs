@@ -8,7 +8,7 @@ use tare_stats::sustained::Agreement;
 
 use crate::format::{count, counted, percent};
 use crate::run::words::{overhead_of, time};
-use crate::run::{Bounds, Comparison, Exposure, RunReport, SustainedCheck};
+use crate::run::{Bounds, Comparison, Exposure, Run, RunReport, SustainedCheck};
 
 /// Returns the check under sustained load, if there was any.
 pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedCheck> {
@@ -109,14 +109,20 @@ pub fn time_sentence(report: &RunReport) -> Option<String> {
         return None;
     }
     let spent = seconds(run.elapsed_ms * 1_000_000);
-    let mut text = format!("slices {} of {spent}", percent(run.slices_share));
-    if let Some(share) = run.neighbours_cpu_share {
-        text += &format!("; other processes used {} of the CPUs meanwhile", percent(share));
+    let share = percent(run.slices_share);
+    let neighbours = run.neighbours().map(|text| format!("; meanwhile {text}"));
+    Some(format!("slices took {share} of {spent}{}", neighbours.unwrap_or_default()))
+}
+
+impl Run {
+    /// Describes what neighbours took; `None` if that is unknown.
+    pub fn neighbours(&self) -> Option<String> {
+        let others = self.neighbours_cpu_share;
+        let others = others.map(|s| format!("other processes used {} of the CPUs", percent(s)));
+        let calm = self.calm_cycles_share;
+        let calm = calm.map(|s| format!("{} of the cycles were undisturbed", percent(s)));
+        others.into_iter().chain(calm).reduce(|others, calm| format!("{others}; {calm}"))
     }
-    if let Some(calm) = run.calm_cycles_share {
-        text += &format!(", {} of the cycles were undisturbed", percent(calm));
-    }
-    Some(text)
 }
 
 /// Describes the CPUs of servers and load, if known, and how the load is made.

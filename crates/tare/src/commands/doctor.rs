@@ -277,10 +277,11 @@ fn noise(
     let bounds = comparison.overhead_percent;
     Ok(format!(
         "{name}: on this machine, {time} resolves ± {:.1} % (two identical servers: {} %, {} \
-         launches each)",
+         launches each){}",
         (bounds.upper - bounds.lower) / 2.0,
         signed(bounds.point),
-        report.run.rounds
+        report.run.rounds,
+        report.run.neighbours().map_or(String::new(), |text| format!("; {text}"))
     ))
 }
 
