@@ -131,12 +131,12 @@ pub(crate) fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         .analysis
         .comparisons
         .iter()
-        .filter(|c| c.asked && c.pauses && c.verdict != Verdict::Void);
-    let told = pausing.flat_map(|comparison| {
-        let total = comparison.ratio_of_totals.unwrap_or(1.0);
+        .filter(|c| c.asked && c.verdict != Verdict::Void)
+        .filter_map(|comparison| Some((comparison, comparison.pauses?)));
+    let told = pausing.flat_map(|(comparison, total)| {
         let metric = comparison.metric;
         let text = format!(
-            "its overhead in {} is {:+.1} % over all slices, but {:+.1} % without outliers: one of \
+            "its overhead in {} is {:+.1} % with outliers, but {:+.1} % without them: one of \
              the two servers pauses occasionally, and the interval does not cover that",
             metric.word(),
             metric.overhead_percent(total),
@@ -144,10 +144,11 @@ pub(crate) fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         );
         guard(Code::Pauses, Severity::Warn, Some(evidence.name(comparison.variant)), text)
     });
-    let of_single = evidence.analysis.single.iter().filter(|own| own.pauses).flat_map(|own| {
-        let total = own.of_totals.unwrap_or(own.value.point);
+    let single = evidence.analysis.single.iter();
+    let pausing = single.filter_map(|own| Some((own, own.pauses?)));
+    let of_single = pausing.flat_map(|(own, total)| {
         let text = format!(
-            "over all slices its {} differs by {:+.1} % from that without outliers: it pauses \
+            "with outliers its {} differs by {:+.1} % from that without them: it pauses \
              occasionally, and the interval does not cover that",
             own.metric.word(),
             (total / own.value.point - 1.0) * 100.0

@@ -55,8 +55,8 @@ pub struct SingleValue {
     pub value: Estimate,
     /// The value without trimming, of all rounds together.
     pub of_totals: Option<f64>,
-    /// Whether `value` and `of_totals` differ, as in [`Comparison::pauses`].
-    pub pauses: bool,
+    /// The untrimmed value of calm slices, if it differs as in [`Comparison::pauses`].
+    pub pauses: Option<f64>,
 }
 
 /// One variant against the baseline in one metric.
@@ -82,9 +82,9 @@ pub struct Comparison {
     /// Untrimmed ratio of the totals over all rounds. If it differs from `ratio`, slices were not
     /// all alike.
     pub ratio_of_totals: Option<f64>,
-    /// Whether `ratio_of_totals` differs from `ratio` by more than the interval, and by an amount
-    /// that matters.
-    pub pauses: bool,
+    /// The untrimmed ratio of calm slices, if it differs from `ratio` by more than the interval, and
+    /// by an amount that matters. Pauses in other slices may be the neighbours'.
+    pub pauses: Option<f64>,
     /// Each round's log ratio, in order.
     pub rounds: Vec<f64>,
     /// Weight of each round, by its own precision.
@@ -156,12 +156,15 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             }
         }
     }
-    let totals: Vec<Total> = (0..variants).map(|variant| Total::of(digests, variant)).collect();
+    let all = 0..variants;
+    let totals: Vec<Total> = all.clone().map(|v| Total::of_all(digests, v)).collect();
+    let in_calm: Vec<Total> = all.map(|variant| Total::of_calm(digests, variant)).collect();
     let family = |wanted: bool| found.iter().filter(|(_, m, ..)| asked(m) == wanted).count();
     let own = metrics.first().filter(|_| variants == 1).into_iter().flatten();
     let own = own.filter(|(metric, _)| asked(metric)).map(|(metric, value)| {
         let of_totals = totals[0].number(*metric);
-        let pauses = of_totals.is_some_and(|total| pauses(value, total, question.tolerance));
+        let of_calm = in_calm[0].number(*metric);
+        let pauses = of_calm.filter(|total| pauses(value, *total, question.tolerance));
         SingleValue { metric: *metric, value: *value, of_totals, pauses }
     });
     let single = own.collect();
@@ -196,7 +199,9 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             overhead_percent,
             in_slices,
             verdict,
-            pauses: ratio_of_totals.is_some_and(|total| pauses(&ratio, total, question.tolerance)),
+            pauses: in_calm[variant]
+                .ratio_to(&in_calm[question.baseline], metric)
+                .filter(|total| pauses(&ratio, *total, question.tolerance)),
             ratio_of_totals,
             rounds: rounds.into_iter().map(|round| round.value).collect(),
             calm_share: mean.shares.iter().zip(calm).map(|(share, calm)| share * calm).sum(),
@@ -280,14 +285,26 @@ struct Total {
 }
 
 impl Total {
-    fn of(digests: &[RoundDigest], variant: usize) -> Self {
-        digests.iter().fold(Self::default(), |mut total, digest| {
-            let round = &digest.variants[variant];
-            total.counts.accumulate(&round.counts);
-            total.paid += round.replies_charged;
-            total.used = together(total.used.take(), round.used.clone());
-            total
+    fn of_all(digests: &[RoundDigest], variant: usize) -> Self {
+        let rounds = digests.iter().map(|digest| &digest.variants[variant]);
+        rounds.fold(Self::default(), |total, round| {
+            total.plus(&round.counts, round.used.clone(), round.replies_charged)
         })
+    }
+
+    /// Totals of its calm slices.
+    fn of_calm(digests: &[RoundDigest], variant: usize) -> Self {
+        let rounds = digests.iter().map(|digest| &digest.variants[variant].calm);
+        rounds.fold(Self::default(), |total, calm| {
+            total.plus(&calm.counts, calm.used.clone(), calm.replies_charged)
+        })
+    }
+
+    fn plus(mut self, counts: &Counts, used: Option<Usage>, paid: u64) -> Self {
+        self.counts.accumulate(counts);
+        self.used = together(self.used.take(), used);
+        self.paid += paid;
+        self
     }
 
     /// Ratio of this variant's value to the baseline's, for metrics that are compared within
@@ -337,7 +354,7 @@ mod tests {
         let [comparison] = analysis.comparisons.as_slice() else { panic!("{analysis:?}") };
         assert!((comparison.overhead_percent.point - 9.9).abs() < 0.1, "{comparison:?}");
         assert_eq!(comparison.verdict, Verdict::Slower);
-        assert!(!comparison.pauses, "{comparison:?}");
+        assert!(comparison.pauses.is_none(), "{comparison:?}");
         assert_eq!((analysis.rounds, comparison.ratio.n), (20, 20));
     }
 
@@ -406,6 +423,6 @@ mod tests {
             .collect();
         let comparison = &analyse(&digests(&rounds, 2, 0), &question()).comparisons[0];
         assert_eq!(comparison.verdict, Verdict::Same);
-        assert!(comparison.pauses, "{comparison:?}");
+        assert!(comparison.pauses.is_some(), "{comparison:?}");
     }
 }

@@ -67,10 +67,9 @@ pub struct VariantRound {
 #[derive(Clone, Debug, Default)]
 pub struct Calm {
     pub slices: u32,
-    used: Option<Usage>,
-    replies_charged: u64,
-    completed: u64,
-    window_ns: u64,
+    pub counts: Counts,
+    pub used: Option<Usage>,
+    pub replies_charged: u64,
 }
 
 impl Calm {
@@ -78,15 +77,14 @@ impl Calm {
         self.slices += 1;
         self.used = together(self.used.take(), used.cloned());
         self.replies_charged += paid;
-        self.completed += slice.counts.completed;
-        self.window_ns += slice.counts.window_ns;
+        self.counts.accumulate(&slice.counts);
     }
 
     /// The share of a CPU that the server used.
     pub fn busy_share(&self) -> Option<f64> {
         let used = self.used.as_ref().filter(|_| self.replies_charged > 0)?;
         let per_request = used.cpu_ns() as f64 / self.replies_charged as f64;
-        Some(per_request * self.completed as f64 / self.window_ns.max(1) as f64)
+        Some(per_request * self.counts.completed as f64 / self.counts.window_ns.max(1) as f64)
     }
 
     /// How often the server was put on a CPU for each request.

@@ -257,7 +257,7 @@ mod tests {
                 in_slices,
                 verdict: in_slices,
                 ratio_of_totals: None,
-                pauses: false,
+                pauses: None,
                 rounds: Vec::new(),
                 shares: Vec::new(),
                 calm_share: 1.0,
