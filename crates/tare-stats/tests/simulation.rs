@@ -287,7 +287,7 @@ fn study(world: World, cost: f64, runs: u64) -> Summary {
 }
 
 fn runs() -> u64 {
-    std::env::var("TARE_SIMULATED_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(400)
+    std::env::var("TARE_SIMULATED_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
 }
 
 /// Three standard errors of a share in this many runs: how much chance alone may change it.
