@@ -5,7 +5,7 @@ use tare_model::samples::LaunchLoad;
 use tare_model::variant::Difference;
 use tare_stats::estimate::{Estimate, mean, median};
 use tare_stats::idle::Idle;
-use tare_stats::neighbours::{WorkElsewhere, work_elsewhere as stats_of};
+use tare_stats::neighbours::{WorkElsewhere, work_elsewhere as work_between};
 use tare_stats::round_digest::RoundDigest;
 use tare_stats::stopping::relative_half_width;
 use tare_stats::sustained::{Agreement, Check, SATURATED, busy_share, still_changes};
@@ -184,11 +184,13 @@ pub(crate) fn work_elsewhere(evidence: &Evidence<'_>, variant: usize) -> Vec<Run
     let others = (0..evidence.plan.variants.len()).filter(|v| *v != variant);
     // The baseline is compared with every other variant.
     let mut against = others.filter(|other| compares == (*other == baseline));
-    let found = against.find_map(|other| stats_of(evidence.digests, variant, other));
+    let found = against.find_map(|other| work_between(evidence.digests, variant, other));
     let Some(WorkElsewhere { ns_per_request, share }) = found else { return Vec::new() };
-    let than = if compares { "the baseline's" } else { "another variant's" };
+    let than = if compares { "the baseline" } else { "another variant" };
     let text = format!(
-        "other processes used {} more CPU time for each of its requests than for {than} ({} of its          own): a logging daemon, threads of the kernel, or the like; its CPU time leaves that out",
+        "other processes used {} of CPU time a request more while it was measured than while \
+         {than} was ({} of its own): a logging daemon, threads of the kernel, or the like; its CPU \
+         time leaves that out",
         duration(ns_per_request as u64),
         percent(share)
     );

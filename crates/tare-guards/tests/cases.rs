@@ -225,7 +225,7 @@ fn of_steadiness() -> Vec<Case> {
         seen(
             "work-elsewhere",
             Warn,
-            "more CPU time for each of its requests than for the baseline",
+            "a request more while it was measured than while the baseline was",
             |r| {
                 for slice in r.slices.iter_mut().filter(|slice| slice.variant == 1) {
                     let used = slice.used.as_mut().unwrap();

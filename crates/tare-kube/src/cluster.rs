@@ -245,7 +245,7 @@ impl Cluster {
                         403 if !is_about_quota(&why) => {
                             return Err(KubeError::Forbidden { verb, what, why });
                         }
-                        // An earlier attempt, whose answer was lost, may have created it.
+                        // An earlier attempt may have created it, and only its answer was lost.
                         409 if creates && again => {
                             let why = format!("{why}{LOST}");
                             return Err(KubeError::Refused { verb, what, why });

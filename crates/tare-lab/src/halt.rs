@@ -127,7 +127,7 @@ impl Halt {
         })
     }
 
-    /// Returns the name of the server or place whose end raised the flag, if one did.
+    /// Returns the name of the server or place that raised the flag by ending, if one did.
     pub fn ended(&self) -> Option<String> {
         self.signal.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

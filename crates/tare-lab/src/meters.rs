@@ -41,8 +41,8 @@ pub struct Meter {
 #[serde(deny_unknown_fields)]
 pub struct MeterReading {
     pub counters: Option<Counters>,
-    /// For each thread that existed when the meter was made: nanoseconds on a CPU, and nanoseconds
-    /// ready but waiting for one. Both are 0 once the thread has ended.
+    /// Nanoseconds on a CPU, and nanoseconds ready but waiting for one, of each thread that existed
+    /// when the meter was made. Both are 0 once the thread has ended.
     pub threads: Vec<[u64; 2]>,
 }
 

@@ -187,8 +187,8 @@ pub trait Meter {
 pub struct LaunchUsage {
     /// `None` if one of the parts cannot be read.
     pub usage: Option<Usage>,
-    /// For each thread, nanoseconds on a CPU, and nanoseconds ready but waiting for one. Empty if
-    /// the server's threads cannot be read.
+    /// Nanoseconds on a CPU, and nanoseconds ready but waiting for one, of each thread. Empty if the
+    /// server's threads cannot be read.
     pub threads: Vec<[u64; 2]>,
 }
 

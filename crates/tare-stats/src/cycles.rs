@@ -14,7 +14,7 @@ use crate::estimate::median;
 use crate::weighted::EXPECTED;
 
 /// The share of the weight cut off at each end before the mean of cycles is taken.
-pub(crate) const TRIM: f64 = 0.2;
+const TRIM: f64 = 0.2;
 /// Cycles whose scatter gives one variance.
 const GROUP: usize = 8;
 /// A round with fewer cycles does not show where its middle is.
@@ -44,7 +44,7 @@ pub struct OfCycles {
 }
 
 /// A slice is calm if neighbours used at most this share of the CPUs.
-const CALM: f64 = 0.02;
+pub(crate) const CALM: f64 = 0.02;
 
 pub fn is_calm(slice: &Slice) -> bool {
     taken(slice) <= CALM

@@ -97,18 +97,6 @@ pub fn trimmed_mean(values: &[f64], share: f64) -> f64 {
     mean(&sorted[cut..sorted.len() - cut])
 }
 
-/// The variance of [`trimmed_mean`] times the number of values: Yuen's, from the winsorised sample
-/// (what is cut counts as the nearest value that is kept).
-pub fn trimmed_variance(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let cut = (sorted.len() as f64 * share) as usize;
-    let kept = cut..sorted.len() - cut;
-    let (low, high) = (sorted[kept.start], sorted[kept.end - 1]);
-    let winsorised: Vec<f64> = sorted.iter().map(|value| value.clamp(low, high)).collect();
-    variance(&winsorised) / (kept.len() as f64 / sorted.len() as f64).powi(2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,7 +176,6 @@ mod tests {
         values.push(1000.0);
         assert_eq!(trimmed_mean(&values, 0.2), 1.0);
         assert_eq!(trimmed_mean(&[1.0, 2.0, 9.0], 0.2), 4.0, "three values: nothing to cut");
-        assert!(trimmed_variance(&values, 0.2) < 1e-9 && variance(&values) > 1e4);
         let mut random = Random::stream(2, "trim", 0);
         for _ in 0..200 {
             let n = 1 + random.below(40) as usize;

@@ -2,7 +2,8 @@
 
 use tare_model::counters::Counter;
 
-use crate::estimate::Estimate;
+use crate::cycles::CALM;
+use crate::estimate::{Estimate, mean};
 use crate::round_digest::RoundDigest;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +33,7 @@ impl Neighbours {
     }
 }
 
-/// CPU time that others used for each request, beyond what they used for each of the baseline's.
+/// CPU time that others use for a variant's requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkElsewhere {
     pub ns_per_request: f64,
@@ -40,32 +41,79 @@ pub struct WorkElsewhere {
     pub share: f64,
 }
 
-/// Confidence that others work more for a variant: it is asked at every look.
+/// Confidence that others work for a variant: the question is asked at every look.
 const LEVEL: f64 = 0.999;
 /// A smaller share of a variant's own CPU time does not matter.
 const SHARE_MIN: f64 = 0.02;
 const ROUNDS_MIN: u32 = 5;
 
-/// Work that a variant causes in other processes: a logging daemon, or threads of the kernel. What
-/// neighbours do by themselves goes to all variants alike, as their slices alternate at random.
+/// Finds work that a variant causes in other processes, such as a logging daemon or threads of the
+/// kernel: they use more CPU time while it is measured than while `other` is. Nothing is found if
+/// they are busy even then: a neighbour uses whatever a variant leaves idle.
 pub fn work_elsewhere(
     digests: &[RoundDigest],
     variant: usize,
-    baseline: usize,
+    other: usize,
 ) -> Option<WorkElsewhere> {
-    let per_request = |digest: &RoundDigest, variant: usize, counter: Counter| {
-        let round = &digest.variants[variant];
-        let answered = round.counts.answered;
-        (answered > 0).then_some(round.stretches[counter]? as f64 / answered as f64)
+    let share = |digest: &RoundDigest, variant: usize, counter: Counter| {
+        let stretches = &digest.variants[variant].stretches;
+        Some(stretches[counter]? as f64 / stretches[Counter::Capacity]? as f64)
     };
     let of_round = |digest: &RoundDigest| {
-        let others = |variant| per_request(digest, variant, Counter::Others);
-        let own = per_request(digest, variant, Counter::Cpu)?;
-        Some((others(variant)? - others(baseline)?, own))
+        let beside = share(digest, other, Counter::Others)?;
+        let more = share(digest, variant, Counter::Others)? - beside;
+        let own = share(digest, variant, Counter::Cpu)?;
+        let capacity = digest.variants[variant].stretches[Counter::Capacity]?;
+        let answered = digest.variants[variant].counts.answered;
+        Some([more, beside, own, capacity as f64 / answered.max(1) as f64])
     };
-    let (more, own): (Vec<f64>, Vec<f64>) = digests.iter().filter_map(of_round).unzip();
-    let more = Estimate::of_mean(&more, LEVEL)?;
-    let own = crate::estimate::mean(&own);
-    let is_sure = more.n >= ROUNDS_MIN && more.lower > SHARE_MIN * own;
-    is_sure.then(|| WorkElsewhere { ns_per_request: more.point, share: more.point / own })
+    let rounds: Vec<[f64; 4]> = digests.iter().filter_map(of_round).collect();
+    let column = |at: usize| rounds.iter().map(|round| round[at]).collect::<Vec<f64>>();
+    let more = Estimate::of_mean(&column(0), LEVEL)?;
+    let (beside, own) = (mean(&column(1)), mean(&column(2)));
+    let is_sure = more.n >= ROUNDS_MIN && more.lower > SHARE_MIN * own && beside <= CALM;
+    let ns_per_request = more.point * mean(&column(3));
+    is_sure.then(|| WorkElsewhere { ns_per_request, share: more.point / own })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::round_digest::VariantRound;
+    use tare_model::counters::Counters;
+    use tare_model::samples::Counts;
+
+    /// Rounds of two variants, which answer and let others use so much in 1 s of two CPUs.
+    fn rounds(answered: [u64; 2], others: impl Fn(u64) -> [u64; 2]) -> Vec<RoundDigest> {
+        let round = |index: u64| {
+            let variant = |at: usize| VariantRound {
+                counts: Counts { answered: answered[at], ..Counts::default() },
+                stretches: Counters::default()
+                    .with(Counter::Capacity, 2_000_000_000)
+                    .with(Counter::Cpu, 1_000_000_000)
+                    .with(Counter::Others, others(index)[at]),
+                ..VariantRound::default()
+            };
+            let mut digest = crate::round_digest::digest(&Default::default(), 2, 0);
+            digest.variants = vec![variant(0), variant(1)];
+            digest
+        };
+        (0..8).map(round).collect()
+    }
+
+    #[test]
+    fn work_for_a_variant_is_found_and_a_neighbour_is_nobodys() {
+        let for_one = rounds([1000, 1000], |n| [1_000_000 + n, 101_000_000 + n]);
+        let found = work_elsewhere(&for_one, 1, 0).unwrap();
+        assert!((found.share - 0.1).abs() < 0.001, "{found:?}");
+        assert!((found.ns_per_request - 100_000.0).abs() < 10.0, "{found:?}");
+        assert_eq!(work_elsewhere(&for_one, 0, 1), None);
+        // A slower variant has more of a steady neighbour's time in each of its requests.
+        let slower = rounds([1000, 100], |n| [500_000_000 + n, 500_000_000 - n]);
+        assert_eq!(work_elsewhere(&slower, 1, 0), None);
+        // A neighbour gets more of a CPU that a variant leaves idle.
+        let idle = rounds([1000, 1000], |n| [500_000_000 + n, 700_000_000 + n]);
+        assert_eq!(work_elsewhere(&idle, 1, 0), None);
+        assert_eq!(work_elsewhere(&for_one[..4], 1, 0), None, "too few rounds");
+    }
 }

@@ -66,7 +66,6 @@ pub struct VariantRound {
 /// Slices in which neighbours used hardly any CPU time.
 #[derive(Clone, Debug, Default)]
 pub struct Calm {
-    pub slices: u32,
     pub counts: Counts,
     pub used: Option<Usage>,
     pub replies_charged: u64,
@@ -74,7 +73,6 @@ pub struct Calm {
 
 impl Calm {
     fn add(&mut self, slice: &Slice, used: Option<&Usage>, paid: u64) {
-        self.slices += 1;
         self.used = together(self.used.take(), used.cloned());
         self.replies_charged += paid;
         self.counts.accumulate(&slice.counts);

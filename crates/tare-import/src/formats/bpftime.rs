@@ -29,8 +29,8 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         draft.asked.connections = info("connections").map(|n| n as u64);
         draft.asked.seconds = info("duration");
         draft.asked.url = text(value, &["benchmark_info", "url_path"]);
-        // For tare, requests in flight are not checked again: its own guard has done so, and they
-        // cross the edges of its short slices.
+        // Requests in flight are not checked for tare: its own guard did that, and requests cross
+        // the edges of its short slices.
         let generator = text(value, &["benchmark_info", "generator"]).unwrap_or_default();
         draft.asked.at_once = (!generator.starts_with("tare ")).then_some(1);
         let list = |key: &str| -> Vec<f64> {

@@ -32,7 +32,7 @@ const RATE: u8 = 4;
 
 /// Counts lines up to the rate's, or up to the transfer rate's if that follows.
 fn length(lines: &[&str]) -> usize {
-    // Of many runs, only the lines with the rates may have been kept.
+    // A document with many runs may keep only the lines with the rates.
     let rates = lines.iter().take_while(|line| part(line) == Some(RATE)).count();
     if rates > 1 {
         return rates;

@@ -34,7 +34,7 @@ pub enum AgentCommand {
     Cancel,
 }
 
-/// The protocol's number in a message, whose other fields may be of another protocol.
+/// The protocol's number in a message. Its other fields may belong to another protocol.
 #[derive(Deserialize)]
 struct Numbered {
     tare: u32,

@@ -44,7 +44,8 @@ impl Everything {
     pub fn cpu_ns(&self) -> Option<u64> {
         match self.usage.as_ref()? {
             Usage::Group(file) => sum_of_group(&read_all(file)?, &self.cpus),
-            Usage::Scheduler(file) => sum_of_scheduler(&read_all(file)?, &self.cpus),
+            // The seventh number is the time for which threads ran.
+            Usage::Scheduler(file) => sum_of_lines(&read_all(file)?, &self.cpus, 6),
             Usage::Total(file) => {
                 let text = read_text(file)?;
                 let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
@@ -58,11 +59,13 @@ impl Everything {
         monotonic_now().since(Instant::ZERO).as_ns() * self.cpus.len() as u64
     }
 
-    /// Returns the CPU time that the hypervisor gave to others, on all CPUs, in whole ticks.
+    /// Returns the CPU time that the hypervisor gave to others, in whole ticks.
     pub fn steal_ns(&self) -> Option<u64> {
-        let text = read_text(self.stat.as_ref()?)?;
+        // The CPUs' lines come first, and what follows is long.
+        let mut text = vec![0; 256 * (self.cpus.iter().max()? + 2)];
+        let n = self.stat.as_ref()?.read_at(&mut text, 0).ok()?;
         // cpu user nice system idle iowait irq softirq steal
-        let ticks: u64 = text.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
+        let ticks = sum_of_lines(&String::from_utf8_lossy(&text[..n]), &self.cpus, 7)?;
         Some(ticks * (1_000_000_000 / TICKS_PER_S))
     }
 }
@@ -105,12 +108,12 @@ fn sum_of_group(text: &str, cpus: &[usize]) -> Option<u64> {
     cpus.iter().map(|cpu| all.get(*cpu)?.parse::<u64>().ok()).sum()
 }
 
-/// The seventh number of a CPU's line is the time for which threads ran on it.
-fn sum_of_scheduler(text: &str, cpus: &[usize]) -> Option<u64> {
+/// Sums the number at this index of each CPU's line.
+fn sum_of_lines(text: &str, cpus: &[usize], index: usize) -> Option<u64> {
     let of_line = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split_whitespace();
         let cpu: usize = fields.next()?.parse().ok()?;
-        cpus.contains(&cpu).then(|| fields.nth(6)?.parse::<u64>().ok()).flatten()
+        cpus.contains(&cpu).then(|| fields.nth(index)?.parse::<u64>().ok()).flatten()
     };
     let found: Vec<u64> = text.lines().filter_map(of_line).collect();
     (found.len() == cpus.len()).then(|| found.iter().sum())
@@ -127,8 +130,8 @@ mod tests {
         assert_eq!(sum_of_group("5 70", &[2]), None);
         let text = "version 16\ntimestamp 1\ncpu0 1 0 2 3 4 5 600 7 8\ndomain0 MC 3 1 2\n\
                     cpu1 1 0 2 3 4 5 70 7 8\ncpu10 1 0 2 3 4 5 9 7 8\n";
-        assert_eq!(sum_of_scheduler(text, &[0, 1]), Some(670));
-        assert_eq!(sum_of_scheduler(text, &[1, 2]), None, "there is no such CPU");
+        assert_eq!(sum_of_lines(text, &[0, 1], 6), Some(670));
+        assert_eq!(sum_of_lines(text, &[1, 2], 6), None, "there is no such CPU");
     }
 
     #[test]

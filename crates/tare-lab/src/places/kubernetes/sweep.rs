@@ -16,7 +16,8 @@ pub struct Swept {
     pub in_use: Vec<String>,
 }
 
-/// Removes leftovers of runs whose pods have ended, as pods do by themselves soon after their run.
+/// Removes what ended runs left behind. A run counts as ended once its pods have, which happens by
+/// itself soon after.
 pub fn sweep(context: &str) -> Result<Swept, Failure> {
     let cluster = connect(Some(context))?;
     let mut swept = Swept::default();
