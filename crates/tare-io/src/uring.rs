@@ -119,8 +119,14 @@ impl UringReactor {
     pub fn listen(&mut self, listener: OwnedFd) -> Result<(), SetupError> {
         let fd = types::Fd(listener.as_raw_fd());
         self.listener = Some(listener);
-        self.push(opcode::AcceptMulti::new(fd).build().user_data(user_data(Op::Accept, NOBODY)));
+        self.start_accepting(fd);
         Ok(())
+    }
+
+    fn start_accepting(&mut self, listener: types::Fd) {
+        // A process that another thread starts must not keep a connection open.
+        let accept = opcode::AcceptMulti::new(listener).flags(libc::SOCK_CLOEXEC);
+        self.push(accept.build().user_data(user_data(Op::Accept, NOBODY)));
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -306,9 +312,7 @@ impl UringReactor {
             && let Some(listener) = &self.listener
         {
             let fd = types::Fd(listener.as_raw_fd());
-            self.push(
-                opcode::AcceptMulti::new(fd).build().user_data(user_data(Op::Accept, NOBODY)),
-            );
+            self.start_accepting(fd);
         }
     }
 }
@@ -484,5 +488,21 @@ mod tests {
         let mut submitter = ring.submitter();
         submitter.register_ring_fd().unwrap();
         submitter.unregister_ring_fd().unwrap();
+    }
+
+    #[test]
+    fn accepted_connections_do_not_outlive_the_process() {
+        let Ok(mut io) = UringReactor::new(1) else { return };
+        let any = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
+        let (listener, bound) = crate::socket::listener(&any, false).unwrap();
+        let Endpoint::Tcp(address) = bound else { unreachable!() };
+        io.listen(listener).unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        let mut happened = Vec::new();
+        io.wait(Wait::until(io.now() + DurationNs::from_secs(10)), &mut happened).unwrap();
+        let Happened::Accepted(Accepted::Socket(fd)) = &happened[0].happened else { panic!() };
+        // SAFETY: a plain call on a descriptor that we own.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags, libc::FD_CLOEXEC);
     }
 }
