@@ -105,6 +105,7 @@ codes! {
     }
     Steady {
         NotSteady "not-steady" => "its cost differs under sustained load";
+        ByClients "by-clients" => "its size depends on whether clients poll or sleep";
         Unconfirmed "unconfirmed"
             => "not yet confirmed by sustained load", "run longer: --max-time";
         DeferredWork "deferred-work" => "uses CPU time while others are measured";

@@ -72,6 +72,7 @@ const OF_VARIANTS: &[fn(&Evidence<'_>, usize) -> Vec<RunGuard>] = &[
     split_replies,
     steady::other_bodies,
     steady::not_steady,
+    steady::by_clients,
     steady::deferred_work,
     steady::work_elsewhere,
     steady::not_warm,

@@ -79,8 +79,42 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     guards
 }
 
-/// Used as the cure when slices and sustained load agree only on the direction.
+/// Used as the cure when two ways to load agree only on the direction, or not on that.
 const DEPENDS: &str = "the interval spans both";
+
+/// Reports sizes that depend on whether clients poll or sleep.
+pub(crate) fn by_clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
+    let sizes = own.filter_map(|comparison| {
+        let slept = comparison.by_sleepers.filter(|slept| slept.differs)?;
+        let percent =
+            |ratio: Estimate| signed(ratio.map(|r| comparison.metric.overhead_percent(r)).point);
+        Some((comparison, percent(comparison.ratio), percent(slept.ratio)))
+    });
+    // The metrics asked for come first.
+    let (mut sizes, not_asked): (Vec<_>, Vec<_>) =
+        sizes.partition(|(comparison, ..)| comparison.asked);
+    sizes.extend(not_asked);
+    let Some(((first, polled, slept), others)) = sizes.split_first() else { return Vec::new() };
+    let line = LineWords {
+        seen: Some(format!("{polled} % by clients that poll, {slept} % by clients that sleep")),
+        cure: Some(DEPENDS.into()),
+    };
+    let more = others.iter().map(|(comparison, polled, slept)| {
+        format!(" (in {} {polled} % and {slept} %)", comparison.metric.word())
+    });
+    let text = format!(
+        "its overhead depends on its clients: in {} {polled} % by clients that poll and {slept} % by \
+         clients that sleep{}; wrk's clients, like those of most tools, sleep while they wait, and the \
+         server pays for waking them; the interval spans both (--idle poll or --idle sleep measures \
+         one kind)",
+        first.metric.word(),
+        more.collect::<String>(),
+    );
+    let mut found = guard(Code::ByClients, Severity::Warn, Some(evidence.name(variant)), text);
+    found[0].line = line;
+    found
+}
 
 /// While other processes use CPUs in nearly all cycles, slices alone were wrong in one run of three:
 /// a verdict needs sustained load that could have contradicted it.

@@ -223,6 +223,22 @@ fn of_steadiness() -> Vec<Case> {
             under_sustained_load(r, 80 + index);
         }),
         seen(
+            "by-clients",
+            Warn,
+            "in throughput +3.9 % by clients that poll and +24.0 % by clients that sleep (in cpu ",
+            |r| {
+                r.by_sleepers = r.slices.clone();
+                for slice in &mut r.by_sleepers {
+                    slice.cycle += r.cycles;
+                    let kept = if slice.variant == 1 { 76 } else { 96 };
+                    let counts = &mut slice.counts;
+                    for n in [&mut counts.good, &mut counts.completed, &mut counts.answered] {
+                        *n = *n * kept / 96;
+                    }
+                }
+            },
+        ),
+        seen(
             "work-elsewhere",
             Warn,
             "a request more while it was measured than while the baseline was",

@@ -125,6 +125,9 @@ pub struct Stretch {
     /// then holds a whole number of replies in exactly the time they took; a window cut by the
     /// clock is off by up to one reply. Closed loop only: an open loop counts its schedule.
     pub edges: Edges,
+    /// Sleep while there is nothing to do, even if the plan says to poll.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sleeps: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +148,7 @@ impl Stretch {
         interval: DurationNs::from_secs(24 * 3600),
         hands_over: false,
         edges: Edges::Clock,
+        sleeps: false,
     };
 }
 
@@ -636,7 +640,8 @@ impl Engine {
         }
         let policy = self.config.wait;
         let mut spin = DurationNs::ZERO;
-        let polls = policy.polls && !matches!(self.phase, Phase::Idle | Phase::Opening);
+        let is_loaded = !matches!(self.phase, Phase::Idle | Phase::Opening);
+        let polls = policy.polls && is_loaded && !self.stretch.sleeps;
         match self.phase {
             Phase::Idle | Phase::Opening => {}
             Phase::Drain { until: end } => until = until.min(end),

@@ -20,6 +20,8 @@ pub struct Round {
     pub machine: MachineUse,
     pub launches: Vec<Launch>,
     pub slices: Vec<Slice>,
+    /// Slices by clients that sleep while they wait, of cycles numbered after the planned ones.
+    pub by_sleepers: Vec<Slice>,
 }
 
 /// Activity of the whole machine during a round.

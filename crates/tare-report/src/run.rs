@@ -180,6 +180,10 @@ pub struct Comparison {
     /// Result under sustained load on all variants at once; only for throughput and CPU.
     #[serde(default)]
     pub sustained: Option<SustainedCheck>,
+    /// Result by clients that sleep while they wait, if the others poll; only for throughput and
+    /// CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_sleepers: Option<SleepersCheck>,
     pub verdict: Verdict,
     /// Estimated seconds until slices give a verdict; null if they have one, or never will.
     #[serde(default)]
@@ -187,6 +191,11 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Whether its interval spans results that differ, which more rounds do not narrow.
+    pub fn spans_several(&self) -> bool {
+        self.in_slices_percent.is_some() || self.by_sleepers.as_ref().is_some_and(|s| s.differs)
+    }
+
     /// Returns the overhead under sustained load, if it is too imprecise to confirm the slices.
     pub fn unconfirmed(&self) -> Option<Bounds> {
         let check = self.sustained.as_ref().filter(|check| check.agrees.is_none());
@@ -205,6 +214,17 @@ pub struct SustainedCheck {
     pub ns: u64,
     /// Whether slices and sustained load agree within the tolerance; null if that is unclear.
     pub agrees: Option<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SleepersCheck {
+    pub ratio: Estimate,
+    pub overhead_percent: Bounds,
+    /// Overhead by clients that poll.
+    pub polled_percent: Bounds,
+    /// Whether the two differ by more than the interval, which then spans both.
+    pub differs: bool,
 }
 
 /// Load on the launches of a variant: medians over launches.

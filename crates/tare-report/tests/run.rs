@@ -125,6 +125,37 @@ fn what_cpu_per_request_leaves_out_has_a_column_where_it_is_much() {
     assert!(!text(1_000_000).contains("softirq CPU"));
 }
 
+/// Clients that sleep get this share of the replies from the second server, in percent.
+fn by_sleepers(kept: u64) -> String {
+    let report = build(
+        &facts(),
+        &rounds(|round| {
+            round.by_sleepers = round.slices.clone();
+            for slice in &mut round.by_sleepers {
+                slice.cycle += round.cycles;
+                let counts = &mut slice.counts;
+                for n in [&mut counts.good, &mut counts.completed, &mut counts.answered] {
+                    *n = if slice.variant == 1 { *n * kept / 96 } else { *n };
+                }
+            }
+        }),
+    );
+    terminal::render(&report)
+}
+
+#[test]
+fn sizes_that_depend_on_clients_are_told_with_both_figures() {
+    let (same_side, either) = (by_sleepers(76), by_sleepers(120));
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        flat(&same_side).contains("+3.9 % by clients that poll, +24.0 % by clients that sleep"),
+        "{same_side}"
+    );
+    assert!(flat(&same_side).contains("depending on how it is loaded"), "{same_side}");
+    assert!(flat(&either).contains("by clients that poll, but −20"), "{either}");
+    assert!(!by_sleepers(96).contains("sleep"), "what agrees is not told");
+}
+
 #[test]
 fn a_guard_on_the_baseline_voids_all() {
     let report = build(&facts(), &rounds(|round| round.launches[0].requests_served = Some(1)));
@@ -602,6 +633,8 @@ fn json_is_as_published() {
         let together =
             ConcurrentClients { clients: vec![client; 2], ..ConcurrentClients::default() };
         round.slices[1].counts.together = Some(together);
+        round.by_sleepers = round.slices.clone();
+        round.by_sleepers.iter_mut().for_each(|slice| slice.cycle += round.cycles);
     });
     for report in [RunReport { gates: vec![gate()], ..report() }, build(&facts(), &noisy)] {
         let json: Value = serde_json::from_str(&report.json()).unwrap();

@@ -15,9 +15,52 @@ pub fn launches(seed: u64, round: u32, variants: usize) -> Vec<VariantId> {
     shuffled(&mut random, variants).into_iter().map(VariantId).collect()
 }
 
-/// Returns the order of lanes in each cycle of a round; each variant that is up has one lane.
-pub fn cycles(seed: u64, round: u32, lanes: usize, cycles: u32) -> Vec<Vec<LaneId>> {
-    let mut random = Random::stream(seed, "slice order", u64::from(round));
+/// One slice of every variant.
+#[derive(Debug)]
+pub struct Cycle {
+    pub number: u32,
+    /// The order of lanes; each variant that is up has one.
+    pub lanes: Vec<LaneId>,
+    pub shape: Shape,
+    /// Whether its load is made by clients that sleep while they wait.
+    pub by_sleepers: bool,
+}
+
+/// Returns the cycles of a round in their order: those planned, and among them, evenly spread, some
+/// by clients that sleep, numbered after the planned ones.
+pub fn round(seed: u64, index: u32, lanes: usize, cycles: u32, by_sleepers: u32) -> Vec<Cycle> {
+    let numbered = |first: u32, n: u32, by_sleepers: bool, streams: [&'static str; 2]| {
+        let orders = orders(seed, streams[0], index, lanes, n);
+        let shapes = shapes(seed, streams[1], index, n);
+        orders.into_iter().zip(shapes).zip(first..).map(move |((lanes, shape), number)| Cycle {
+            number,
+            lanes,
+            shape,
+            by_sleepers,
+        })
+    };
+    let planned = numbered(0, cycles, false, ["slice order", "ramp"]);
+    let mut others = numbered(cycles, by_sleepers, true, ["sleepers' order", "sleepers' ramp"]);
+    let each = cycles / by_sleepers.max(1);
+    let mut all = Vec::new();
+    for cycle in planned {
+        let is_due = (cycle.number + 1) % each.max(1) == 0;
+        all.push(cycle);
+        all.extend(is_due.then(|| others.next()).flatten());
+    }
+    all.extend(others);
+    all
+}
+
+/// Returns the order of lanes in each cycle.
+pub fn orders(
+    seed: u64,
+    stream: &'static str,
+    round: u32,
+    lanes: usize,
+    cycles: u32,
+) -> Vec<Vec<LaneId>> {
+    let mut random = Random::stream(seed, stream, u64::from(round));
     let mut cycle = || shuffled(&mut random, lanes).into_iter().map(LaneId).collect();
     (0..cycles).map(|_| cycle()).collect()
 }
@@ -27,7 +70,7 @@ pub fn turns(seed: u64, round: u32, cells: usize) -> Vec<usize> {
     shuffled(&mut Random::stream(seed, "cell order", u64::from(round)), cells)
 }
 
-/// Returns a cell's own seed for [`cycles`]; the first cell's is the run's.
+/// Returns a cell's own seed for [`round`]; the first cell's is the run's.
 pub fn seed_of(seed: u64, cell: CellId) -> u64 {
     match cell.0 {
         0 => seed,
@@ -48,8 +91,8 @@ pub struct Shape {
 /// Returns the shapes of a round's cycles. A server of even pace replies in step with the start of
 /// load. Windows that always opened at the same moment would always cut that pace at the same
 /// place, and count one reply too many or too few in each slice.
-pub fn shapes(seed: u64, round: u32, cycles: u32) -> Vec<Shape> {
-    let mut random = Random::stream(seed, "ramp", u64::from(round));
+fn shapes(seed: u64, stream: &'static str, round: u32, cycles: u32) -> Vec<Shape> {
+    let mut random = Random::stream(seed, stream, u64::from(round));
     let mut draw = || Shape { ramp: random.uniform(), longer: LONGER_MAX.powf(random.uniform()) };
     (0..cycles).map(|_| draw()).collect()
 }
@@ -73,16 +116,35 @@ mod tests {
     #[test]
     fn every_cycle_holds_every_variant_once_and_repeats_with_its_seed() {
         for round in 0..50 {
-            let order = cycles(7, round, 5, 8);
-            assert_eq!(order.len(), 8);
+            let lanes = |seed| -> Vec<Vec<LaneId>> {
+                super::round(seed, round, 5, 8, 2).into_iter().map(|cycle| cycle.lanes).collect()
+            };
+            let order = lanes(7);
+            assert_eq!(order.len(), 10);
             for cycle in &order {
                 let mut sorted = cycle.clone();
                 sorted.sort_unstable();
                 assert_eq!(sorted, [0, 1, 2, 3, 4].map(LaneId));
             }
-            assert_eq!(order, cycles(7, round, 5, 8));
-            assert_ne!(order, cycles(8, round, 5, 8));
+            assert_eq!(order, lanes(7));
+            assert_ne!(order, lanes(8));
         }
+    }
+
+    #[test]
+    fn cycles_by_sleepers_stand_among_the_others_and_are_numbered_after_them() {
+        let all = |cycles, by_sleepers| -> Vec<(u32, bool)> {
+            let all = round(1, 0, 2, cycles, by_sleepers);
+            all.iter().map(|cycle| (cycle.number, cycle.by_sleepers)).collect()
+        };
+        let numbers = |cycles, by_sleepers| -> Vec<u32> {
+            all(cycles, by_sleepers).into_iter().map(|(number, _)| number).collect()
+        };
+        assert_eq!(numbers(8, 2), [0, 1, 2, 3, 8, 4, 5, 6, 7, 9]);
+        assert_eq!(numbers(5, 2), [0, 1, 5, 2, 3, 6, 4]);
+        assert_eq!(numbers(1, 2), [0, 1, 2]);
+        assert_eq!(numbers(3, 0), [0, 1, 2]);
+        assert!(all(12, 3).iter().all(|(number, by_sleepers)| (*number >= 12) == *by_sleepers));
     }
 
     #[test]
@@ -90,9 +152,9 @@ mod tests {
         let mut first = [0u32; 3];
         let mut follows = [[0u32; 3]; 3];
         for round in 0..1000 {
-            for cycle in cycles(1, round, 3, 3) {
-                first[cycle[0].0] += 1;
-                follows[cycle[0].0][cycle[1].0] += 1;
+            for Cycle { lanes, .. } in super::round(1, round, 3, 3, 0) {
+                first[lanes[0].0] += 1;
+                follows[lanes[0].0][lanes[1].0] += 1;
             }
             assert_eq!(launches(1, round, 3).len(), 3);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tare_io::DurationNs;
 use tare_lab::meters::Quiet;
 use tare_lab::world::{Launch as _, LaunchUsage, World};
-use tare_load::LaneId;
+use tare_load::{LaneId, Stretch};
 use tare_model::calibration::Calibration;
 use tare_model::plan::{ReconnectEach, VariantId};
 use tare_model::samples::{AtRest, Ramps, Round, Slice};
@@ -47,8 +47,11 @@ impl<L: World> Runner<'_, L> {
     ) -> Result<(), Failure> {
         let run = self.cells[cell.0].run;
         let mut made_by = Vec::new();
+        let mut all_poll = true;
         for up in up.iter_mut() {
-            let by = up.open(cell)?.to_string();
+            let source = up.open(cell)?;
+            all_poll &= source.polls;
+            let by = source.to_string();
             let by_another = !self.plan().variants[up.variant.0].clients.is_on_host();
             let load = &mut up.lane_mut(cell).load;
             (load.by, load.by_another) = (Some(by.clone()), by_another);
@@ -62,7 +65,8 @@ impl<L: World> Runner<'_, L> {
                 self.settle_shape(cell, order.fit, pace)?
             }
         };
-        self.begin(cell, order.cycles_of(&shape), round)?;
+        let planned = order.cycles_of(&shape);
+        self.begin(cell, planned, round)?;
         let window = Window::for_cell(shape, order, self.cells[cell.0].plan);
         for up in up.iter_mut() {
             if !order.is_cold {
@@ -72,33 +76,40 @@ impl<L: World> Runner<'_, L> {
             up.meter = up.launched.as_ref().map(L::Launch::meter);
         }
         let seed = schedule::seed_of(self.plan().seed, cell);
-        let cycles = schedule::cycles(seed, round.index, up.len(), round.cycles);
-        let shapes = schedule::shapes(seed, round.index, round.cycles);
+        let by_sleepers = if all_poll { order.by_sleepers(round.cycles) } else { 0 };
+        let cycles = schedule::round(seed, round.index, up.len(), round.cycles, by_sleepers);
         let draws_anew =
             self.cells[cell.0].plan.slices.reconnect_each == Some(ReconnectEach::Slice);
         self.quiesce(up);
         let before: Vec<_> = up.iter().map(VariantUsage::read).collect();
         let began = self.clock().now();
         let (mut own, mut windows_ns) = (vec![0; up.len()], vec![0; up.len()]);
-        for (cycle, (variants, drawn)) in cycles.into_iter().zip(shapes).enumerate() {
+        for (at, cycle) in cycles.into_iter().enumerate() {
             let is_fixed = order.fit.length.is_some();
-            let window = if order.is_cold { window } else { window.shaped(&drawn, is_fixed) };
-            if cycle > 0 && draws_anew {
+            let window = if order.is_cold { window } else { window.shaped(&cycle.shape, is_fixed) };
+            let stretch = Stretch { sleeps: cycle.by_sleepers, ..window.stretch() };
+            if at > 0 && draws_anew {
                 self.open_anew(cell, up)?;
             }
-            for (position, LaneId(at)) in variants.into_iter().enumerate() {
+            for (position, LaneId(at)) in cycle.lanes.into_iter().enumerate() {
                 let variant = up[at].variant;
-                let Some(slice) = self.slice(at, cell, up, window)? else {
+                let Some(slice) = self.slice(at, cell, up, stretch)? else {
                     return Ok(());
                 };
                 own[at] += slice.used.as_ref().map_or(0, Usage::cpu_ns);
                 windows_ns[at] += slice.counts.window_ns;
-                let (cycle, position) = (cycle as u32, position as u32);
-                let slice = Slice { variant: variant.number(), cycle, position, ..slice };
+                let (variant_number, position) = (variant.number(), position as u32);
+                let slice =
+                    Slice { variant: variant_number, cycle: cycle.number, position, ..slice };
                 let slice = Arc::new(slice);
                 self.write(run, Entry::Slice { round: round.index, slice: slice.clone() })?;
-                round.slices.push(Arc::unwrap_or_clone(slice));
-                self.on_event(&Event::SliceDone { cell, variant, cycle });
+                let slice = Arc::unwrap_or_clone(slice);
+                if cycle.by_sleepers {
+                    round.by_sleepers.push(slice);
+                    continue;
+                }
+                round.slices.push(slice);
+                self.on_event(&Event::SliceDone { cell, variant, cycle: cycle.number });
             }
         }
         let elapsed_ns = self.clock().now().since(began).as_ns();
@@ -189,10 +200,10 @@ impl<L: World> Runner<'_, L> {
         at: usize,
         cell: CellId,
         up: &mut [RunningVariant<L>],
-        window: Window,
+        stretch: Stretch,
     ) -> Result<Option<Slice>, Failure> {
         let before = self.used_beside(&up[at]);
-        let measured = up[at].load(window.stretch())?;
+        let measured = up[at].load(stretch)?;
         let still = self.quiesce(up);
         let load = &mut up[at].lane_mut(cell).load;
         load.rests += 1;

@@ -8,14 +8,14 @@ use std::rc::Rc;
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::cold::Cold;
-use tare_model::load::Load;
+use tare_model::load::{Idle, Load};
 use tare_model::plan::{Plan, PlanParts, ReconnectEach, Slices, Stop};
 use tare_model::samples::Launch;
 use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::Variant;
-use tare_stats::RoundDigest;
 use tare_stats::design::Design;
 use tare_stats::stopping::Limit;
+use tare_stats::{Question, RoundDigest, Verdict, analyse};
 use tare_store::{Entry, RunId};
 
 use crate::cell::Cell;
@@ -181,7 +181,8 @@ fn a_round_launches_measures_and_stops_in_the_order_of_its_seed() {
     let mut expected = vec!["round 0".to_owned()];
     expected.extend([0, 1].map(|at| format!("launch {}", name(at))));
     expected.extend([0, 1].map(|at| format!("{} is up", name(at))));
-    for (cycle, order) in crate::schedule::cycles(7, 0, 2, 2).into_iter().enumerate() {
+    for (cycle, order) in crate::schedule::orders(7, "slice order", 0, 2, 2).into_iter().enumerate()
+    {
         let slices = order.into_iter().map(|at| format!("cell 0, cycle {cycle}: {}", name(at.0)));
         expected.extend(slices);
     }
@@ -434,7 +435,10 @@ fn digests_in(world: &FakeWorld) -> Vec<RoundDigest> {
                 rounds.push(tare_model::samples::Round { index, cycles, ..Default::default() });
             }
             Entry::Slice { slice, .. } => {
-                rounds.last_mut().unwrap().slices.push(slice.as_ref().clone());
+                let round = rounds.last_mut().unwrap();
+                let is_planned = slice.cycle < round.cycles;
+                let to = if is_planned { &mut round.slices } else { &mut round.by_sleepers };
+                to.push(slice.as_ref().clone());
             }
             Entry::RoundEnded { elapsed_ns, launches, .. } => {
                 let round = rounds.last_mut().unwrap();
@@ -444,6 +448,35 @@ fn digests_in(world: &FakeWorld) -> Vec<RoundDigest> {
         }
     }
     tare_stats::digests(&rounds, 2, 0)
+}
+
+#[test]
+fn some_cycles_are_made_by_clients_that_sleep_if_the_others_poll() {
+    let by = |polls: bool, idle: Option<Idle>| {
+        let world = FakeWorld::new(two());
+        world.polls.set(polls);
+        world.servers[1].waking.set(0.8);
+        let mut parts = short(6);
+        (parts.slices.cycles, parts.load.client.idle) = (Some(10), idle);
+        run(&world, &[parts], Start::default());
+        world
+    };
+    for (polls, idle) in [(false, None), (true, Some(Idle::Poll))] {
+        assert_eq!(slices_of(&by(polls, idle), 1), 6 * 20, "{polls} {idle:?}");
+    }
+    let world = by(true, None);
+    let digests = digests_in(&world);
+    assert!(digests.iter().all(|digest| digest.cycles_by_sleepers == 2), "{digests:?}");
+    let question = Question::from_plan(&short(6));
+    let found = analyse(&digests, &question);
+    let throughput = &found.comparisons[0];
+    let slept = throughput.by_sleepers.unwrap();
+    assert!((slept.ratio.point - 0.8).abs() < 0.001 && slept.differs, "{throughput:?}");
+    assert!((throughput.ratio.point - 1.0).abs() < 0.001, "{throughput:?}");
+    let stated = throughput.stated;
+    assert!(stated.covers(1.0) && stated.covers(0.8), "{throughput:?}");
+    assert_eq!(throughput.in_slices, Verdict::Same);
+    assert_eq!(throughput.verdict, Verdict::Unresolved);
 }
 
 fn sweep() -> Vec<PlanParts> {

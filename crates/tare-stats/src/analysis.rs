@@ -8,6 +8,7 @@ use tare_model::usage::Usage;
 
 use crate::estimate::{Estimate, sidak};
 use crate::round_digest::{RoundDigest, together};
+use crate::sleepers::{BySleepers, by_sleepers, spanning as spanning_clients};
 use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
 use crate::weighted::{self, Mean};
@@ -74,9 +75,15 @@ pub struct Comparison {
     /// The interval over both slices and sustained load, if they agree on the direction but not on
     /// the amount.
     pub spans: Option<Estimate>,
-    /// Overhead that reports state: from `spans` if there is one, else from `ratio`.
+    /// Result by clients that sleep; only for throughput and CPU, and only if there were any.
+    pub by_sleepers: Option<BySleepers>,
+    /// The ratio that reports state: over slices and sustained load if they agree only on the
+    /// direction, and over both kinds of clients if those differ.
+    pub stated: Estimate,
+    /// Overhead that reports state, from `stated`.
     pub overhead_percent: Estimate,
-    /// Verdict of the slices alone; `verdict` takes sustained load into account as well.
+    /// Verdict of the slices alone; `verdict` takes sustained load and the kinds of clients into
+    /// account as well.
     pub in_slices: Verdict,
     pub verdict: Verdict,
     /// Untrimmed ratio of the totals over all rounds. If it differs from `ratio`, slices were not
@@ -182,12 +189,17 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let pair = [question.baseline, variant];
         let sustained = sustained::check(digests, metric, pair, &ratio, question);
         let spans = sustained.and_then(|check| spanning(&ratio, &check, in_slices));
-        let overhead_percent = percent(spans.unwrap_or(ratio));
+        let by_sleepers = by_sleepers(digests, metric, variant, &ratio);
+        let over_clients = |ratio: &Estimate| spanning_clients(ratio, &by_sleepers?);
+        let [own, own_surer] = [ratio, surer].map(|ratio| over_clients(&ratio).unwrap_or(ratio));
+        let stated = spans.map_or(own, |spans| over_clients(&spans).unwrap_or(spans));
+        let overhead_percent = percent(stated);
+        let of_all = Verdict::from_overhead(&percent(own), &percent(own_surer), question.tolerance);
         let verdict = match sustained.map(|check| check.agreement) {
-            _ if spans.is_some() => in_slices,
+            _ if spans.is_some() => of_all,
             Some(Agreement::Disagrees) => Verdict::Void,
             Some(Agreement::Unclear) => Verdict::Unresolved,
-            Some(Agreement::Agrees) | None => in_slices,
+            Some(Agreement::Agrees) | None => of_all,
         };
         Some(Comparison {
             variant,
@@ -196,6 +208,8 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             ratio,
             strict_ratio: surer,
             spans,
+            by_sleepers,
+            stated,
             overhead_percent,
             in_slices,
             verdict,
@@ -225,14 +239,6 @@ fn spanning(ratio: &Estimate, check: &Check, in_slices: Verdict) -> Option<Estim
     let lower = ratio.lower.min(check.ratio.lower);
     let upper = ratio.upper.max(check.ratio.upper);
     Some(Estimate { point: (lower * upper).sqrt(), lower, upper, ..*ratio })
-}
-
-impl Comparison {
-    /// The ratio that reports state. Its interval covers both slices and sustained load if they
-    /// agree only on the direction.
-    pub fn stated_ratio(&self) -> Estimate {
-        self.spans.unwrap_or(self.ratio)
-    }
 }
 
 /// Geometric means over rounds.

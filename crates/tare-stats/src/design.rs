@@ -90,6 +90,8 @@ pub struct CellOrder {
     pub growth: Option<Growth>,
     /// The longest warm-up.
     pub warmup_max: DurationNs,
+    /// Whether some more cycles are made by clients that sleep while they wait, if the others poll.
+    pub has_sleepers: bool,
     /// Sustained load, after the slices.
     pub sustained: Option<SustainedOrder>,
 }
@@ -123,6 +125,9 @@ impl CycleCost {
     }
 }
 
+/// Clients that sleep make one cycle for this many others, so that they take a sixth of the time.
+const SLEEPERS_EACH: u32 = 5;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SustainedOrder {
     pub length: DurationNs,
@@ -140,6 +145,11 @@ impl CellOrder {
         if let Some(growth) = &mut self.growth {
             growth.warm_ns = warm_ns;
         }
+    }
+
+    /// Number of further cycles by clients that sleep while they wait.
+    pub fn by_sleepers(&self, cycles: u32) -> u32 {
+        if self.has_sleepers { cycles.div_ceil(SLEEPERS_EACH) } else { 0 }
     }
 
     /// Number of slices of each variant, given their shape.
@@ -169,6 +179,7 @@ mod tests {
             cycles: 8,
             growth: Some(growth),
             warmup_max: DurationNs::from_secs(20),
+            has_sleepers: false,
             sustained: None,
         };
         let shape = |ms: u64| SliceShape {

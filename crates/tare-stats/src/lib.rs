@@ -17,6 +17,7 @@ pub mod neighbours;
 pub mod parts;
 pub mod round_digest;
 pub mod shape;
+pub mod sleepers;
 pub mod slicing;
 pub mod stopping;
 pub mod surveys;

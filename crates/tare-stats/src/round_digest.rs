@@ -20,6 +20,8 @@ use crate::weighted;
 pub struct RoundDigest {
     pub index: u32,
     pub cycles: u32,
+    /// Further cycles, by clients that sleep while they wait.
+    pub cycles_by_sleepers: u32,
     /// Cycles in which every slice was calm.
     pub calm_cycles: u32,
     pub started_unix_ms: u64,
@@ -53,6 +55,10 @@ pub struct VariantRound {
     pub values: Vec<Option<f64>>,
     /// Cycles of each metric that is compared within cycles; indexed as [`Metric::ALL`].
     pub cycles: Vec<Vec<Cycle>>,
+    /// The same for the cycles by clients that sleep.
+    pub by_sleepers: Vec<Vec<Cycle>>,
+    /// Total window of those cycles.
+    pub slept_ns: u64,
     /// The log ratio to the baseline, or the logarithm of a single variant's value; indexed as
     /// [`Metric::ALL`].
     pub log_ratios: Vec<Option<f64>>,
@@ -183,14 +189,19 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
         (0..variants).map(|variant| totals(round, variant)).collect();
     for variant in 0..variants {
         let against = (variants > 1).then_some(baseline);
-        let pairs = pairs(round, variant, against);
+        let [polled, slept] =
+            [&round.slices, &round.by_sleepers].map(|slices| pairs(slices, variant, against));
         for metric in Metric::ALL {
             let base = against.map(|baseline| &found[baseline]);
-            let cycles = cycles(metric, &pairs, &found[variant], base).unwrap_or_default();
+            let launches = [Some(&found[variant]), base].map(|of| of?.launch.as_ref());
+            let polled = cycles(metric, &polled, launches);
+            // Ramps were measured by clients that poll.
+            let slept = cycles(metric, &slept, [None, None]);
             let to = base.map_or(Some(1.0), |base| base.values[metric as usize]);
             let of_totals = found[variant].values[metric as usize].zip(to);
             let round = &mut found[variant];
-            round.cycles.push(cycles);
+            round.cycles.push(polled.unwrap_or_default());
+            round.by_sleepers.push(slept.unwrap_or_default());
             round.log_ratios.push(of_totals.map(|(mine, base)| (mine / base).ln()));
             round.variances.push(None);
             round.calm_shares.push(0.0);
@@ -203,6 +214,7 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
         baseline,
         index: round.index,
         cycles: round.cycles,
+        cycles_by_sleepers: (round.by_sleepers.len() / variants.max(1)) as u32,
         calm_cycles: calm_cycles(round),
         started_unix_ms: round.started_unix_ms,
         elapsed_ns: round.elapsed_ns,
@@ -245,6 +257,8 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
             }
         }
     }
+    let slept = round.by_sleepers.iter().filter(|slice| slice.variant as usize == variant);
+    total.slept_ns = slept.map(|slice| slice.counts.window_ns).sum();
     total.values = Metric::ALL.map(|metric| metric.number(&total.observed())).to_vec();
     total
 }
@@ -277,8 +291,12 @@ pub fn observed<'a>(slice: &'a Slice, launch: Option<&'a Launch>) -> Observed<'a
 }
 
 /// The slices of a variant with the baseline's of the same cycle; without a baseline, all.
-fn pairs(round: &Round, variant: usize, baseline: Option<usize>) -> Vec<(&Slice, Option<&Slice>)> {
-    let of = |variant: usize| round.slices.iter().filter(move |s| s.variant as usize == variant);
+fn pairs(
+    slices: &[Slice],
+    variant: usize,
+    baseline: Option<usize>,
+) -> Vec<(&Slice, Option<&Slice>)> {
+    let of = |variant: usize| slices.iter().filter(move |s| s.variant as usize == variant);
     let Some(baseline) = baseline else {
         return of(variant).map(|slice| (slice, None)).collect();
     };
@@ -289,20 +307,19 @@ fn pairs(round: &Round, variant: usize, baseline: Option<usize>) -> Vec<(&Slice,
     of(variant).filter_map(|slice| Some((slice, Some(*others.get(&slice.cycle)?)))).collect()
 }
 
-/// The cycles of a metric that is compared within cycles.
+/// The cycles of a metric that is compared within cycles, without the ramps of these launches.
 fn cycles(
     metric: Metric,
     pairs: &[(&Slice, Option<&Slice>)],
-    mine: &VariantRound,
-    base: Option<&VariantRound>,
+    [mine, base]: [Option<&Launch>; 2],
 ) -> Option<Vec<Cycle>> {
     if metric.basis() != Basis::Cycle {
         return None;
     }
     let of = |(slice, other): &(&Slice, Option<&Slice>)| {
-        let number = |slice, of: &VariantRound| metric.number(&observed(slice, of.launch.as_ref()));
-        let to = match other.zip(base) {
-            Some((other, base)) => number(other, base)?,
+        let number = |slice, launch| metric.number(&observed(slice, launch));
+        let to = match other {
+            Some(other) => number(other, base)?,
             None => 1.0,
         };
         let log = (number(slice, mine)? / to).ln();

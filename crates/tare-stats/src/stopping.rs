@@ -253,6 +253,8 @@ mod tests {
                 ratio,
                 strict_ratio: surer,
                 spans: None,
+                by_sleepers: None,
+                stated: ratio,
                 overhead_percent: ratio,
                 in_slices,
                 verdict: in_slices,

@@ -163,7 +163,9 @@ impl Store {
     pub fn round(&self, run: RunId, number: u32) -> Result<Round, StoreError> {
         let mut round = self.round_head(run, number)?;
         round.launches = self.launches(run, number)?;
-        round.slices = self.slices(run, number)?;
+        let cycles = round.cycles;
+        (round.slices, round.by_sleepers) =
+            self.slices(run, number)?.into_iter().partition(|slice| slice.cycle < cycles);
         Ok(round)
     }
 

@@ -70,6 +70,7 @@ fn written_round() -> Round {
             ..Launch::default()
         }],
         slices: vec![slice(0, 0), slice(1, 0), slice(0, 1), slice(1, 1)],
+        by_sleepers: vec![slice(0, 2), slice(1, 2)],
     }
 }
 
@@ -80,7 +81,7 @@ fn fill(store: Store, run: RunId) -> Store {
     let number = round.index;
     let began = Entry::RoundBegan { number, cycles: 2, started_unix_ms: 5 };
     writer.write(run, began).unwrap();
-    for slice in round.slices {
+    for slice in round.slices.into_iter().chain(round.by_sleepers) {
         writer.write(run, Entry::Slice { round: number, slice: Arc::new(slice) }).unwrap();
     }
     let event = |unix_ms, text: &str| Entry::Event { unix_ms, who: "a".into(), text: text.into() };

@@ -144,6 +144,7 @@ pub fn round(index: u32) -> Round {
         },
         launches: vec![launch(0), launch(1)],
         slices: (0..3).flat_map(|cycle| (0..2).map(move |v| slice(v, cycle, index))).collect(),
+        by_sleepers: Vec::new(),
     }
 }
 

@@ -9,11 +9,12 @@ use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::estimate::median;
 use tare_stats::neighbours::Neighbours;
 use tare_stats::parts::{PartCosts, parts};
+use tare_stats::sleepers::BySleepers;
 use tare_stats::stopping::Goal;
 use tare_stats::{Estimate, Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
-use crate::run::{Comparison, Part, Run, RunReport, SCHEMA, ShownPlan, Variant};
+use crate::run::{Comparison, Part, Run, RunReport, SCHEMA, ShownPlan, SleepersCheck, Variant};
 
 /// Facts that the rounds do not hold: the run's head, and its plan.
 #[derive(Clone, Debug)]
@@ -58,7 +59,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             variant: variant.to_owned(),
             metric: comparison.metric,
             asked: comparison.asked,
-            ratio: comparison.stated_ratio(),
+            ratio: comparison.stated,
             in_slices_percent: comparison.spans.map(|_| {
                 let percent = |ratio| comparison.metric.overhead_percent(ratio);
                 comparison.ratio.map(percent).into()
@@ -67,6 +68,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             ratio_of_totals: comparison.ratio_of_totals,
             predicted_percent: filters::predicted(&evidence, comparison),
             sustained: check_of(comparison),
+            by_sleepers: sleepers_check(comparison),
             verdict: if is_void(variant) { Verdict::Void } else { comparison.verdict },
             seconds_needed: seconds_needed(&evidence, comparison),
         }
@@ -82,6 +84,14 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
         guards,
         gates: Vec::new(),
     }
+}
+
+fn sleepers_check(comparison: &tare_stats::Comparison) -> Option<SleepersCheck> {
+    let BySleepers { ratio, differs } = comparison.by_sleepers?;
+    let percent = |ratio: Estimate| ratio.map(|ratio| comparison.metric.overhead_percent(ratio));
+    let (overhead_percent, polled_percent) =
+        (percent(ratio).into(), percent(comparison.ratio).into());
+    Some(SleepersCheck { ratio, overhead_percent, polled_percent, differs })
 }
 
 /// Returns the median length of a round; the first round counts without the longer load that served
@@ -121,7 +131,7 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
     let in_slices: u64 = digests
         .iter()
         .flat_map(|digest| &digest.variants)
-        .map(|round| round.counts.window_ns)
+        .map(|round| round.counts.window_ns + round.slept_ns)
         .sum();
     let neighbours = Neighbours::from_rounds(digests);
     let last = digests.last();

@@ -356,19 +356,25 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
                 comparison.verdict,
                 report.run.tolerance,
             );
-            match (comparison.in_slices_percent, text.strip_suffix(')')) {
-                (Some(_), Some(text)) => format!("{text}, depending on how it is loaded)"),
+            match (comparison.spans_several(), text.strip_suffix(')')) {
+                (true, Some(text)) => format!("{text}, depending on how it is loaded)"),
                 _ => text,
             }
         }
         Verdict::Unresolved => {
-            let seen = match comparison.unconfirmed() {
-                Some(sustained) => format!(
+            let slept = comparison.by_sleepers.as_ref().filter(|slept| slept.differs);
+            let seen = match (comparison.unconfirmed(), slept) {
+                (Some(sustained), _) => format!(
                     "{}, but {} under sustained load",
                     overhead_of(metric, &bounds),
                     overhead_of(metric, &sustained)
                 ),
-                None => overhead_of(metric, &bounds),
+                (None, Some(slept)) => format!(
+                    "{} by clients that poll, but {} by clients that sleep",
+                    overhead_of(metric, &slept.polled_percent),
+                    overhead_of(metric, &slept.overhead_percent)
+                ),
+                (None, None) => overhead_of(metric, &bounds),
             };
             let more = forecast(&[comparison]);
             let is_short = report.guards.iter().any(|guard| guard.code == Code::FewRounds);
@@ -468,9 +474,12 @@ fn forecast(comparisons: &[&Comparison]) -> String {
     }
 }
 
-/// Whether a comparison is unresolved because of its interval, not because of sustained load.
+/// Whether a comparison is unresolved because of its interval, not because of sustained load or of
+/// its clients.
 fn is_merely_unresolved(comparison: &Comparison) -> bool {
-    comparison.verdict == Verdict::Unresolved && comparison.unconfirmed().is_none()
+    comparison.verdict == Verdict::Unresolved
+        && comparison.unconfirmed().is_none()
+        && !comparison.spans_several()
 }
 
 /// Longest forecast that is shown, in seconds.

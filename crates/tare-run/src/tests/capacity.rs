@@ -67,6 +67,7 @@ impl Design for CapacityDesign {
                 cycles: 3,
                 growth: None,
                 warmup_max: DurationNs::from_secs(1),
+                has_sleepers: false,
                 sustained: None,
             }],
             watches_rest: false,

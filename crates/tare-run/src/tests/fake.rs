@@ -66,6 +66,8 @@ pub struct Server {
     pub name: &'static str,
     /// Replies per second at full load; the time of one reply is the inverse.
     pub per_s: Cell<f64>,
+    /// The share of that pace which it keeps if its clients sleep while they wait.
+    pub waking: Cell<f64>,
     /// The share of a reply's time that is CPU time.
     pub busy: Cell<f64>,
     /// The share of a CPU that it uses even without requests.
@@ -82,6 +84,7 @@ impl Server {
         Self {
             name,
             per_s: Cell::new(per_s),
+            waking: Cell::new(1.0),
             busy: Cell::new(1.0),
             at_rest: Cell::new(0.0),
             body: "same",
@@ -99,6 +102,8 @@ pub struct FakeWorld {
     halt: RefCell<Halt>,
     pub allows_void: Cell<bool>,
     pub limits: RefCell<Vec<Limit>>,
+    /// Whether clients poll while they wait.
+    pub polls: Cell<bool>,
     /// Whether a request waits for its reply.
     hangs: Cell<bool>,
     /// The part of the time limit that was spent before the run began.
@@ -123,6 +128,7 @@ impl FakeWorld {
             halt: RefCell::default(),
             allows_void: Cell::default(),
             limits: RefCell::default(),
+            polls: Cell::default(),
             hangs: Cell::default(),
             spent: Cell::default(),
             faults: RefCell::default(),
@@ -494,13 +500,19 @@ impl MakeLoad for FakeLoad {
         let rate = plan.rate.as_ref().and_then(RateProfile::constant_rate);
         self.lane = Some((*variant, 0, rate));
         self.world.opened.set(self.world.opened.get() + 1);
-        Ok(LoadSource { reactor: "arithmetic".into(), ..LoadSource::default() })
+        let polls = self.world.polls.get();
+        Ok(LoadSource { reactor: "arithmetic".into(), polls, ..LoadSource::default() })
     }
 
     fn slice(&mut self, stretch: Stretch) -> Result<Measured, Failure> {
         let (variant, _, rate) = self.lane.unwrap();
         self.world.enter(Phase::Slice, variant)?;
-        let per_s = self.world.servers[variant].per_s.get();
+        let server = &self.world.servers[variant];
+        let by_pollers = server.per_s.get();
+        if stretch.sleeps {
+            server.per_s.set(by_pollers * server.waking.get());
+        }
+        let per_s = server.per_s.get();
         // Rounded up, or a request would be missing.
         let time_for = |n: u64| DurationNs::from_ns((n as f64 / per_s * 1e9).ceil() as u64);
         let window = stretch.requests.map_or(stretch.window, |n| time_for(n).min(stretch.window));
@@ -508,6 +520,7 @@ impl MakeLoad for FakeLoad {
         let in_ramp = self.world.answer(variant, rate, stretch.ramp);
         let answered = self.world.answer(variant, rate, window);
         self.lane.as_mut().unwrap().1 += in_ramp + answered;
+        self.world.servers[variant].per_s.set(by_pollers);
         let mut counts = counts(answered, window);
         counts.answered += in_ramp;
         counts.cut = u64::from(self.world.hangs.take());

@@ -123,6 +123,9 @@ impl<'a> ComparisonDesign<'a> {
             growth: (seen.rounds.is_empty() && self.plan.slices.cycles().is_none())
                 .then(|| Growth { cost: self.cycle_cost(), left, warm_ns: 0 }),
             warmup_max: self.plan.slices.warmup_max(self.plan.stop.max_time),
+            has_sleepers: cold.is_none()
+                && self.plan.variants.len() > 1
+                && self.plan.load.client.idle.is_none(),
             sustained: self.sustained(seen.rounds),
         }
     }
@@ -148,7 +151,8 @@ impl<'a> ComparisonDesign<'a> {
         }
         let launch_s = self.launch_seconds(seen, surveys)?;
         let order = self.order(seen, surveys, left);
-        let slices_s = self.cycle_seconds(seen) * f64::from(order.cycles);
+        let cycles = order.cycles + order.by_sleepers(order.cycles);
+        let slices_s = self.cycle_seconds(seen) * f64::from(cycles);
         let sustained_s = order.sustained.map_or(0.0, |sustained| {
             let turns = if sustained.turns.is_some() { self.plan.variants.len() } else { 1 };
             sustained.length.as_secs_f64() * turns as f64
@@ -269,7 +273,8 @@ impl<'a> ComparisonDesign<'a> {
         let of = |digest: &RoundDigest| {
             let warm_ns = |load: &Sustained| if load.cold { warm_ns } else { 0 };
             let beside = digest.elapsed_ns.saturating_sub(looks_ns(digest, warm_ns));
-            beside as f64 / 1e9 - cycle_seconds * f64::from(digest.cycles)
+            let cycles = digest.cycles + digest.cycles_by_sleepers;
+            beside as f64 / 1e9 - cycle_seconds * f64::from(cycles)
         };
         let seconds: Vec<f64> = seen.rounds.iter().map(of).collect();
         (!seconds.is_empty()).then(|| median(&seconds).max(0.0))

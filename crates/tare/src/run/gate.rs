@@ -148,7 +148,7 @@ pub struct GateInput {
     pub metric: Metric,
     pub overhead_percent: Bounds,
     pub ratio: Estimate,
-    /// Whether the interval spans slices and sustained load; more rounds do not narrow it.
+    /// Whether the interval spans results that differ; more rounds do not narrow it.
     pub spans: bool,
     pub verdict: Verdict,
     /// Bounds under sustained load, if they do not confirm the slices.
@@ -169,7 +169,7 @@ fn outcome(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Outcome {
         metric: c.metric,
         overhead_percent: c.overhead_percent,
         ratio: c.ratio,
-        spans: c.in_slices_percent.is_some(),
+        spans: c.spans_several(),
         verdict: c.verdict,
         unconfirmed: c.unconfirmed(),
     });

@@ -187,7 +187,7 @@ fn round(
         }
         running.push((memory, caller, calls, last, [vec![], vec![]]));
     }
-    for order in schedule::cycles(seed, index, all.len(), CYCLES) {
+    for order in schedule::orders(seed, "slice order", index, all.len(), CYCLES) {
         for LaneId(at) in order {
             let (_, caller, calls, last, values) = &mut running[at];
             for (which, url) in urls.iter().enumerate() {
