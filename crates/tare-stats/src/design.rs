@@ -190,8 +190,8 @@ mod tests {
         };
         assert_eq!(order.cycles_of(&shape(20)), 8);
         order.use_launches(18_000_000_000);
-        // Half of 18 s, in cycles of 0.12 s. With cycles of 1.7 s, the minimum of eight is more.
-        assert_eq!(order.cycles_of(&shape(20)), 75);
+        // A launch takes as long as 150 cycles of 0.12 s, or as 11 of 1.7 s.
+        assert_eq!(order.cycles_of(&shape(20)), 25);
         assert_eq!(order.cycles_of(&shape(335)), 8);
         // Five rounds must fit into the time.
         order.growth = Some(Growth { left: DurationNs::from_secs(100), ..growth });

@@ -15,9 +15,9 @@ const GROWTH: f64 = 1.2;
 /// Minimum slices of each variant in a round: enough to trim outliers. More add little, because
 /// launches differ by more.
 const CYCLES: u32 = 8;
-/// Slices take at least this share of the time that a launch takes, so that an expensive launch is
-/// worth its time.
-const OF_LAUNCH: f64 = 0.5;
+/// Variance of a cycle's log ratio in units of that between launches. It is not taken from the run:
+/// neighbours' bursts, which outlast several cycles, would make launches seem worth more.
+const SCATTER: f64 = 4.0;
 /// Maximum slices of each variant in a round. It matters for launches that take minutes, and for
 /// quantiles that hardly any reply exceeds.
 pub(crate) const CYCLES_MAX: u32 = 2000;
@@ -178,9 +178,11 @@ pub fn cycles(launch_s: f64, cycle_s: f64, rounds: u32, left_s: f64) -> u32 {
     worth.min((fit as u32).max(CYCLES))
 }
 
-/// Cycles that a launch is worth.
+/// The number of cycles with which a run of a given length knows the mean best: with K cycles of
+/// variance σ² in launches that differ by τ², its variance is (τ² + σ²/K)(L + Kc) over the time.
 pub fn cycles_worth(launch_s: f64, cycle_s: f64) -> u32 {
-    ((launch_s * OF_LAUNCH / cycle_s.max(1e-6)).ceil() as u32).clamp(CYCLES, CYCLES_MAX)
+    let best = (launch_s / cycle_s.max(1e-6) * SCATTER).max(0.0).sqrt();
+    (best.ceil() as u32).clamp(CYCLES, CYCLES_MAX)
 }
 
 /// A time limit that suffices for the rounds that a verdict needs; `None` if `max_time` does,
@@ -230,11 +232,21 @@ mod tests {
     #[test]
     fn launches_that_were_dear_are_used_as_far_as_the_time_allows() {
         assert_eq!(cycles(0.06, 0.05, 0, 60.0), CYCLES);
-        assert_eq!(cycles(6.0, 0.05, 0, 600.0), 60, "half of the time of a launch");
-        assert_eq!(cycles(6.0, 0.05, 0, 35.0), 20, "five rounds of seven seconds");
-        assert_eq!(cycles(6.0, 0.05, 4, 7.0), 20, "one more");
-        assert_eq!(cycles(6.0, 0.05, 0, 10.0), CYCLES, "five do not fit anyhow");
-        assert_eq!(cycles(6.0, 0.05, 5, 1.0), 60);
+        assert_eq!(cycles(45.0, 0.05, 0, 600.0), 60, "twice the square root of 900");
+        assert_eq!(cycles(45.0, 0.05, 0, 230.0), 20, "five rounds of 46 s");
+        assert_eq!(cycles(45.0, 0.05, 4, 46.0), 20, "one more");
+        assert_eq!(cycles(45.0, 0.05, 0, 50.0), CYCLES, "five do not fit anyhow");
+        assert_eq!(cycles(45.0, 0.05, 5, 1.0), 60);
+    }
+
+    #[test]
+    fn no_other_number_of_cycles_is_worth_more() {
+        for launch_s in [2.0, 10.0, 30.0] {
+            let variance =
+                |k: u32| (1.0 + SCATTER / f64::from(k)) * (launch_s + f64::from(k) * 0.05);
+            let best = variance(cycles_worth(launch_s, 0.05));
+            assert!((CYCLES..200).all(|k| best <= 1.001 * variance(k)), "{launch_s}");
+        }
     }
 
     #[test]

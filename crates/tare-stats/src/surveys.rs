@@ -10,7 +10,7 @@ use tare_io::DurationNs;
 use tare_model::sustained::{Sustained, WarmUp};
 
 use crate::round_digest::RoundDigest;
-use crate::sustained::{BLOCK_NS, Course, Courses};
+use crate::sustained::{BLOCK_NS, Course, Courses, LAST_NS};
 
 /// A longer warm-up is checked in each launch: it may have been a disturbance of the machine.
 const LONG_NS: u64 = 400_000_000;
@@ -26,7 +26,7 @@ const BEHIND: f64 = 0.1;
 const LATER: u64 = 2;
 /// Step by which a load is extended. A later launch is loaded this much longer than it should need:
 /// the end of its load shows the current cost, which can be compared with its slices.
-const LONGER_NS: u64 = 1_000_000_000;
+const LONGER_NS: u64 = LAST_NS;
 
 /// Minimum and maximum length of the first load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

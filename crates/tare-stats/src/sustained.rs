@@ -66,6 +66,8 @@ pub(crate) const BLOCK_NS: u64 = 100_000_000;
 const FALLS: f64 = 0.05;
 /// Minimum number of blocks at the end that show a server's cost when warm.
 const LAST: usize = 6;
+/// Their time.
+pub(crate) const LAST_NS: u64 = LAST as u64 * BLOCK_NS;
 
 /// A sliding window over blocks, reduced to one number.
 struct View {
@@ -333,10 +335,8 @@ struct LaunchRatio {
 
 /// Number of blocks of bins; their ratios show how precisely a launch's ratio is known.
 const BLOCKS: usize = 8;
-/// Share of a launch's load that must be left after the warm-up.
+/// Share of a launch's load that must be left after the warm-up, if that is not [`LAST_NS`].
 const LEFT_MIN: f64 = 0.3;
-/// Load in nanoseconds that suffices after the warm-up, even if it is less than that share.
-const LEFT_NS: f64 = 1e9;
 
 /// The bins of both variants after a warm-up of this length, if enough are left.
 fn warm_parts<'a>(
@@ -347,7 +347,7 @@ fn warm_parts<'a>(
     let (base, own) = (after(base, warm_ns), after(mine, warm_ns));
     let n = base.len().min(own.len());
     let left = sum(&own[..n]).ns as f64;
-    let is_enough = n > 0 && left >= LEFT_NS.min(sum(&mine.bins).ns as f64 * LEFT_MIN);
+    let is_enough = n > 0 && left >= (LAST_NS as f64).min(sum(&mine.bins).ns as f64 * LEFT_MIN);
     is_enough.then(|| (&base[..n], &own[..n]))
 }
 
