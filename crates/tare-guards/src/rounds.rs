@@ -140,7 +140,7 @@ pub(crate) fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
              the two servers pauses occasionally, and the interval does not cover that",
             metric.word(),
             metric.overhead_percent(total),
-            comparison.overhead_percent.point
+            metric.overhead_percent(comparison.ratio.point)
         );
         guard(Code::Pauses, Severity::Warn, Some(evidence.name(comparison.variant)), text)
     });

@@ -86,7 +86,7 @@ const DEPENDS: &str = "the interval spans both";
 pub(crate) fn by_clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
     let sizes = own.filter_map(|comparison| {
-        let slept = comparison.by_sleepers.filter(|slept| slept.differs)?;
+        let slept = comparison.apart()?;
         let percent =
             |ratio: Estimate| signed(ratio.map(|r| comparison.metric.overhead_percent(r)).point);
         Some((comparison, percent(comparison.ratio), percent(slept.ratio)))
@@ -96,16 +96,20 @@ pub(crate) fn by_clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
         sizes.partition(|(comparison, ..)| comparison.asked);
     sizes.extend(not_asked);
     let Some(((first, polled, slept), others)) = sizes.split_first() else { return Vec::new() };
+    let of_metric =
+        if first.asked { String::new() } else { format!(" in {}", first.metric.word()) };
     let line = LineWords {
-        seen: Some(format!("{polled} % by clients that poll, {slept} % by clients that sleep")),
+        seen: Some(format!(
+            "{polled} %{of_metric} with clients that poll, {slept} % with clients that sleep"
+        )),
         cure: Some(DEPENDS.into()),
     };
     let more = others.iter().map(|(comparison, polled, slept)| {
         format!(" (in {} {polled} % and {slept} %)", comparison.metric.word())
     });
     let text = format!(
-        "its overhead depends on its clients: in {} {polled} % by clients that poll and {slept} % by \
-         clients that sleep{}; wrk's clients, like those of most tools, sleep while they wait, and the \
+        "its overhead depends on its clients: in {} {polled} % with clients that poll and {slept} % \
+         with clients that sleep{}; wrk's clients, like those of most tools, sleep while they wait, and the \
          server pays for waking them; the interval spans both (--idle poll or --idle sleep measures \
          one kind)",
         first.metric.word(),
@@ -244,7 +248,7 @@ fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
                 n: u32::MAX,
                 ..ratio.map(|ratio| metric.overhead_percent(ratio * factor))
             };
-            let (ratio, surer) = (moved(comparison.ratio), moved(comparison.strict_ratio));
+            let (ratio, surer) = (moved(comparison.stated), moved(comparison.stated_strict));
             Verdict::from_overhead(&ratio, &surer, evidence.question.tolerance)
         };
         // A higher cost means less throughput.

@@ -225,7 +225,7 @@ fn of_steadiness() -> Vec<Case> {
         seen(
             "by-clients",
             Warn,
-            "in throughput +3.9 % by clients that poll and +24.0 % by clients that sleep (in cpu ",
+            "in throughput +3.9 % with clients that poll and +24.0 % with clients that sleep (in cpu ",
             |r| {
                 r.by_sleepers = r.slices.clone();
                 for slice in &mut r.by_sleepers {

@@ -662,7 +662,7 @@ impl Engine {
             // A request that is already late waits for a connection, not for the clock.
             if due > now && due < until {
                 until = due;
-                spin = policy.spin;
+                spin = if self.stretch.sleeps { DurationNs::ZERO } else { policy.spin };
             }
         }
         let batch = match self.pacer {

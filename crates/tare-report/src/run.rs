@@ -191,7 +191,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether its interval spans results that differ, which more rounds do not narrow.
+    /// Whether its interval spans results that differ.
     pub fn spans_several(&self) -> bool {
         self.in_slices_percent.is_some() || self.by_sleepers.as_ref().is_some_and(|s| s.differs)
     }
@@ -223,7 +223,7 @@ pub struct SleepersCheck {
     pub overhead_percent: Bounds,
     /// Overhead by clients that poll.
     pub polled_percent: Bounds,
-    /// Whether the two differ by more than the interval, which then spans both.
+    /// Whether the two differ by more than the interval's half width; the interval then spans both.
     pub differs: bool,
 }
 

@@ -129,8 +129,13 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
         return None;
     }
     round.slices.retain(|slice| slice.cycle < whole);
+    let slept: Vec<u32> = round.by_sleepers.iter().map(|slice| slice.cycle).collect();
+    round
+        .by_sleepers
+        .retain(|slice| slept.iter().filter(|cycle| **cycle == slice.cycle).count() == variants);
     round.cycles = whole;
-    round.elapsed_ns = round.slices.iter().map(|slice| slice.counts.window_ns).sum();
+    let all = round.slices.iter().chain(&round.by_sleepers);
+    round.elapsed_ns = all.map(|slice| slice.counts.window_ns).sum();
     Some(round)
 }
 

@@ -40,13 +40,18 @@ pub fn round(seed: u64, index: u32, lanes: usize, cycles: u32, by_sleepers: u32)
         })
     };
     let planned = numbered(0, cycles, false, ["slice order", "ramp"]);
-    let mut others = numbered(cycles, by_sleepers, true, ["sleepers' order", "sleepers' ramp"]);
-    let each = cycles / by_sleepers.max(1);
+    let mut others: std::vec::IntoIter<Cycle> =
+        numbered(cycles, by_sleepers, true, ["sleepers' order", "sleepers' ramp"])
+            .collect::<Vec<_>>()
+            .into_iter();
+    // The middle of each of as many blocks.
+    let due = |nth: u32| (2 * nth + 1) * cycles / (2 * by_sleepers.max(1));
     let mut all = Vec::new();
     for cycle in planned {
-        let is_due = (cycle.number + 1) % each.max(1) == 0;
+        while others.len() > 0 && due(by_sleepers - others.len() as u32) <= cycle.number {
+            all.extend(others.next());
+        }
         all.push(cycle);
-        all.extend(is_due.then(|| others.next()).flatten());
     }
     all.extend(others);
     all
@@ -140,9 +145,9 @@ mod tests {
         let numbers = |cycles, by_sleepers| -> Vec<u32> {
             all(cycles, by_sleepers).into_iter().map(|(number, _)| number).collect()
         };
-        assert_eq!(numbers(8, 2), [0, 1, 2, 3, 8, 4, 5, 6, 7, 9]);
-        assert_eq!(numbers(5, 2), [0, 1, 5, 2, 3, 6, 4]);
-        assert_eq!(numbers(1, 2), [0, 1, 2]);
+        assert_eq!(numbers(8, 2), [0, 1, 8, 2, 3, 4, 5, 9, 6, 7]);
+        assert_eq!(numbers(5, 1), [0, 1, 5, 2, 3, 4]);
+        assert_eq!(numbers(1, 1), [1, 0]);
         assert_eq!(numbers(3, 0), [0, 1, 2]);
         assert!(all(12, 3).iter().all(|(number, by_sleepers)| (*number >= 12) == *by_sleepers));
     }

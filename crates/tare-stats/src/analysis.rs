@@ -15,7 +15,7 @@ use crate::weighted::{self, Mean};
 
 /// The version of the method. Raise it when a change alters a verdict or an overhead of stored
 /// runs: their conclusions are then computed again.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The question that an analysis answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +80,8 @@ pub struct Comparison {
     /// The ratio that reports state: over slices and sustained load if they agree only on the
     /// direction, and over both kinds of clients if those differ.
     pub stated: Estimate,
+    /// `strict_ratio` over both kinds of clients if those differ.
+    pub stated_strict: Estimate,
     /// Overhead that reports state, from `stated`.
     pub overhead_percent: Estimate,
     /// Verdict of the slices alone; `verdict` takes sustained load and the kinds of clients into
@@ -189,12 +191,17 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let pair = [question.baseline, variant];
         let sustained = sustained::check(digests, metric, pair, &ratio, question);
         let spans = sustained.and_then(|check| spanning(&ratio, &check, in_slices));
-        let by_sleepers = by_sleepers(digests, metric, variant, &ratio);
-        let over_clients = |ratio: &Estimate| spanning_clients(ratio, &by_sleepers?);
-        let [own, own_surer] = [ratio, surer].map(|ratio| over_clients(&ratio).unwrap_or(ratio));
-        let stated = spans.map_or(own, |spans| over_clients(&spans).unwrap_or(spans));
+        let by_sleepers = by_sleepers(digests, metric, pair, [&ratio, &surer], question.tolerance);
+        let apart = by_sleepers.filter(|slept| slept.differs);
+        let over = |ratio, slept: fn(&BySleepers) -> &Estimate| {
+            apart.as_ref().map_or(ratio, |apart| spanning_clients(&ratio, slept(apart)))
+        };
+        let own = over(ratio, |slept| &slept.ratio);
+        let stated = over(spans.unwrap_or(ratio), |slept| &slept.ratio);
+        let stated_strict = over(surer, |slept| &slept.strict_ratio);
         let overhead_percent = percent(stated);
-        let of_all = Verdict::from_overhead(&percent(own), &percent(own_surer), question.tolerance);
+        let of_all =
+            Verdict::from_overhead(&percent(own), &percent(stated_strict), question.tolerance);
         let verdict = match sustained.map(|check| check.agreement) {
             _ if spans.is_some() => of_all,
             Some(Agreement::Disagrees) => Verdict::Void,
@@ -210,6 +217,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             spans,
             by_sleepers,
             stated,
+            stated_strict,
             overhead_percent,
             in_slices,
             verdict,
@@ -239,6 +247,13 @@ fn spanning(ratio: &Estimate, check: &Check, in_slices: Verdict) -> Option<Estim
     let lower = ratio.lower.min(check.ratio.lower);
     let upper = ratio.upper.max(check.ratio.upper);
     Some(Estimate { point: (lower * upper).sqrt(), lower, upper, ..*ratio })
+}
+
+impl Comparison {
+    /// The result by clients that sleep, if it differs.
+    pub fn apart(&self) -> Option<BySleepers> {
+        self.by_sleepers.filter(|slept| slept.differs)
+    }
 }
 
 /// Geometric means over rounds.

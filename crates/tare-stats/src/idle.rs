@@ -32,8 +32,8 @@ impl Idle {
             let (idle, ns) = load.map_or((0, 0), |load| (load.idle_cpu_ns, load.idle_ns));
             Self {
                 idle,
-                cpu: round.used.as_ref().map_or(0, Usage::cpu_ns),
-                replies_charged: round.replies_charged,
+                cpu: round.used.as_ref().map_or(0, Usage::cpu_ns) + round.slept.cpu_ns,
+                replies_charged: round.replies_charged + round.slept.answered,
                 at_rest: ((at_rest * ns as f64) as u64).min(idle),
             }
         });

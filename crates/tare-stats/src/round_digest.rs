@@ -12,6 +12,7 @@ use tare_model::{Distribution, Metric};
 
 use crate::cycles::{self, Cycle, OfCycles};
 use crate::neighbours::work_elsewhere;
+use crate::sleepers::{self, ByKind};
 use crate::sustained::Courses;
 use crate::weighted;
 
@@ -55,10 +56,11 @@ pub struct VariantRound {
     pub values: Vec<Option<f64>>,
     /// Cycles of each metric that is compared within cycles; indexed as [`Metric::ALL`].
     pub cycles: Vec<Vec<Cycle>>,
-    /// The same for the cycles by clients that sleep.
-    pub by_sleepers: Vec<Vec<Cycle>>,
-    /// Total window of those cycles.
-    pub slept_ns: u64,
+    /// Cycles by both kinds of clients, with their ramps, which were measured by one kind only;
+    /// indexed as [`sleepers::METRICS`].
+    pub by_kind: [ByKind; 2],
+    /// Slices by clients that sleep.
+    pub slept: Slept,
     /// The log ratio to the baseline, or the logarithm of a single variant's value; indexed as
     /// [`Metric::ALL`].
     pub log_ratios: Vec<Option<f64>>,
@@ -67,6 +69,14 @@ pub struct VariantRound {
     pub variances: Vec<Option<f64>>,
     /// The share of each estimate's weight that comes from calm cycles; indexed as [`Metric::ALL`].
     pub calm_shares: Vec<f64>,
+}
+
+/// Totals of the slices by clients that sleep.
+#[derive(Clone, Debug, Default)]
+pub struct Slept {
+    pub window_ns: u64,
+    pub cpu_ns: u64,
+    pub answered: u64,
 }
 
 /// Slices in which neighbours used hardly any CPU time.
@@ -159,10 +169,7 @@ pub fn weigh(all: &mut [RoundDigest]) {
     let variants = all.first().map_or(0, |digest| digest.variants.len());
     let baseline = all.first().map_or(0, |digest| digest.baseline);
     for variant in 0..variants {
-        // Work that goes with a variant is its own: its cycles must not count less for it.
-        let is_own = [(variant, baseline), (baseline, variant)]
-            .into_iter()
-            .any(|(mine, other)| work_elsewhere(all, mine, other).is_some());
+        let is_own = has_own_neighbours(all, variant, baseline);
         for metric in Metric::ALL.into_iter().filter(|metric| metric.basis() == Basis::Cycle) {
             let at = metric as usize;
             let cycles: Vec<&[Cycle]> =
@@ -181,6 +188,14 @@ pub fn weigh(all: &mut [RoundDigest]) {
     }
 }
 
+/// Whether some work of others goes with one of the two. It is that variant's own: its cycles must
+/// not count less for it.
+pub(crate) fn has_own_neighbours(all: &[RoundDigest], variant: usize, baseline: usize) -> bool {
+    [(variant, baseline), (baseline, variant)]
+        .into_iter()
+        .any(|(mine, other)| work_elsewhere(all, mine, other).is_some())
+}
+
 /// Digests `round` of `variants` variants. If the run was killed during a cycle, slices without a
 /// counterpart of another variant count in totals, but have no pair. Log ratios are those of totals
 /// until [`weigh`] is called.
@@ -191,17 +206,23 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
         let against = (variants > 1).then_some(baseline);
         let [polled, slept] =
             [&round.slices, &round.by_sleepers].map(|slices| pairs(slices, variant, against));
+        let is_fair = slept.iter().all(|(mine, other)| {
+            sleepers::shows_server(mine) && other.is_none_or(sleepers::shows_server)
+        });
+        if is_fair && !slept.is_empty() {
+            found[variant].by_kind = sleepers::METRICS.map(|metric| {
+                let of = |pairs| cycles(metric, pairs, [None, None]).unwrap_or_default();
+                ByKind { polled: of(&polled), slept: of(&slept) }
+            });
+        }
         for metric in Metric::ALL {
             let base = against.map(|baseline| &found[baseline]);
             let launches = [Some(&found[variant]), base].map(|of| of?.launch.as_ref());
-            let polled = cycles(metric, &polled, launches);
-            // Ramps were measured by clients that poll.
-            let slept = cycles(metric, &slept, [None, None]);
+            let cycles = cycles(metric, &polled, launches);
             let to = base.map_or(Some(1.0), |base| base.values[metric as usize]);
             let of_totals = found[variant].values[metric as usize].zip(to);
             let round = &mut found[variant];
-            round.cycles.push(polled.unwrap_or_default());
-            round.by_sleepers.push(slept.unwrap_or_default());
+            round.cycles.push(cycles.unwrap_or_default());
             round.log_ratios.push(of_totals.map(|(mine, base)| (mine / base).ln()));
             round.variances.push(None);
             round.calm_shares.push(0.0);
@@ -257,8 +278,11 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
             }
         }
     }
-    let slept = round.by_sleepers.iter().filter(|slice| slice.variant as usize == variant);
-    total.slept_ns = slept.map(|slice| slice.counts.window_ns).sum();
+    for slice in round.by_sleepers.iter().filter(|slice| slice.variant as usize == variant) {
+        total.slept.window_ns += slice.counts.window_ns;
+        total.slept.cpu_ns += slice.used.as_ref().map_or(0, Usage::cpu_ns);
+        total.slept.answered += slice.counts.answered;
+    }
     total.values = Metric::ALL.map(|metric| metric.number(&total.observed())).to_vec();
     total
 }

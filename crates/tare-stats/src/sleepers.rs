@@ -3,63 +3,96 @@
 //! tare's clients poll where they have CPUs of their own. A server then never pays for waking them,
 //! and two servers may differ by less, or more, than they do in front of clients that sleep. Some
 //! cycles of each launch are therefore made by clients that sleep. If the two ratios differ by more
-//! than the interval, the interval that reports state spans both.
+//! than the interval's half width, the interval that reports state spans both.
 
 use tare_model::Metric;
+use tare_model::samples::Slice;
 
+use crate::analysis::intervals;
 use crate::cycles::{self, Cycle};
 use crate::estimate::Estimate;
-use crate::round_digest::RoundDigest;
+use crate::round_digest::{RoundDigest, has_own_neighbours};
 use crate::verdict::ROUNDS_MIN;
 use crate::weighted::{self, Mean};
+
+/// Metrics that are compared by both kinds of clients.
+pub const METRICS: [Metric; 2] = [Metric::Throughput, Metric::ServerCpu];
+
+/// A round's cycles in one metric, by both kinds of clients.
+#[derive(Clone, Debug, Default)]
+pub struct ByKind {
+    pub polled: Vec<Cycle>,
+    pub slept: Vec<Cycle>,
+}
 
 /// A comparison by clients that sleep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BySleepers {
     /// Ratio of the variant's value to the baseline's.
     pub ratio: Estimate,
+    /// The ratio at the higher confidence that `slower` and `faster` require.
+    pub strict_ratio: Estimate,
     /// Whether it differs from the one by clients that poll.
     pub differs: bool,
 }
 
 /// Confidence required to say that the two differ.
 const DIFFERS_LEVEL: f64 = 0.99;
+/// A smaller difference, as a share of the tolerance, does not matter.
+const MATTERS: f64 = 0.25;
+/// Above this share of a CPU, a client that sleeps is the limit itself.
+const BUSY: f64 = 0.95;
+
+/// Whether a slice shows what its server does, not its client.
+pub fn shows_server(slice: &Slice) -> bool {
+    let counts = &slice.counts;
+    counts.failed + counts.cut == 0 && counts.client_busiest < BUSY
+}
 
 /// Compares the cycles by clients that sleep with the others, round by round: launches differ, and
-/// both kinds saw the same ones. `None` without enough of them, or if they say nothing about this
-/// metric.
+/// both kinds saw the same ones. `[polled, strict]` are the ratios by clients that poll. `None`
+/// without enough rounds, or if the cycles say nothing about this metric.
 pub fn by_sleepers(
     digests: &[RoundDigest],
     metric: Metric,
-    variant: usize,
-    polled: &Estimate,
+    [baseline, variant]: [usize; 2],
+    [polled, strict]: [&Estimate; 2],
+    tolerance: f64,
 ) -> Option<BySleepers> {
-    if !matches!(metric, Metric::Throughput | Metric::ServerCpu) {
-        return None;
-    }
-    let at = metric as usize;
-    let cycles: Vec<&[Cycle]> =
-        digests.iter().map(|digest| &digest.variants[variant].by_sleepers[at][..]).collect();
-    let of_rounds = digests.iter().zip(cycles::estimate(&cycles)).filter_map(|(digest, slept)| {
-        let (slept, polled) = (slept?, digest.variants[variant].weighable(metric)?);
+    let at = METRICS.iter().position(|known| *known == metric)?;
+    let estimate = match has_own_neighbours(digests, variant, baseline) {
+        true => cycles::estimate_equally,
+        false => cycles::estimate,
+    };
+    let of_kind = |of: fn(&ByKind) -> &[Cycle]| {
+        let cycles = digests.iter().map(|digest| of(&digest.variants[variant].by_kind[at]));
+        estimate(&cycles.collect::<Vec<_>>())
+    };
+    let both = of_kind(|kinds| &kinds.polled).into_iter().zip(of_kind(|kinds| &kinds.slept));
+    let apart = both.filter_map(|(polled, slept)| {
+        let (polled, slept) = (polled?, slept?);
         let variance = slept.variance.zip(polled.variance).map(|(slept, polled)| slept + polled);
-        Some(weighted::Round { value: slept.log - polled.value, variance })
+        Some(weighted::Round { value: slept.log - polled.log, variance })
     });
-    let apart: Vec<weighted::Round> = of_rounds.collect();
-    let mean = Mean::from_rounds(&apart).filter(|mean| mean.n >= ROUNDS_MIN)?;
-    let half = (polled.upper.ln() - polled.lower.ln()) / 2.0;
-    let differs = !mean.interval(DIFFERS_LEVEL).covers(0.0) && mean.point.abs() > half;
+    let mean = Mean::from_rounds(&apart.collect::<Vec<_>>()).filter(|mean| mean.n >= ROUNDS_MIN)?;
+    let half_of = |ratio: &Estimate| (ratio.upper.ln() - ratio.lower.ln()) / 2.0;
+    let least = half_of(polled).max(tolerance * MATTERS);
+    let differs = !mean.interval(DIFFERS_LEVEL).covers(0.0) && mean.point.abs() > least;
     let point = polled.point.ln() + mean.point;
-    let half = half.hypot(mean.interval(polled.level).half_width());
-    let log = Estimate { point, lower: point - half, upper: point + half, n: mean.n, ..*polled };
-    Some(BySleepers { ratio: log.from_log(), differs })
+    let wide = |by_pollers: &Estimate, apart: Estimate| {
+        let half = half_of(by_pollers).hypot(apart.half_width());
+        let (lower, upper) = (point - half, point + half);
+        Estimate { point, lower, upper, n: mean.n, ..*by_pollers }.from_log()
+    };
+    let [apart, surely] = intervals(polled.level, |level| mean.interval(level));
+    let (ratio, strict_ratio) = (wide(polled, apart), wide(strict, surely));
+    Some(BySleepers { ratio, strict_ratio, differs })
 }
 
 /// The interval over both.
-pub fn spanning(polled: &Estimate, slept: &BySleepers) -> Option<Estimate> {
-    let lower = polled.lower.min(slept.ratio.lower);
-    let upper = polled.upper.max(slept.ratio.upper);
-    slept.differs.then(|| Estimate { point: (lower * upper).sqrt(), lower, upper, ..*polled })
+pub fn spanning(polled: &Estimate, slept: &Estimate) -> Estimate {
+    let (lower, upper) = (polled.lower.min(slept.lower), polled.upper.max(slept.upper));
+    Estimate { point: (lower * upper).sqrt(), lower, upper, ..*polled }
 }
 
 #[cfg(test)]

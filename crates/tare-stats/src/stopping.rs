@@ -60,7 +60,10 @@ impl Goal {
         let mut asked =
             analysis.comparisons.iter().filter(|comparison| comparison.asked).peekable();
         asked.peek().is_some()
-            && asked.all(|c| c.in_slices != Verdict::Unresolved && self.is_precise(&c.ratio))
+            && asked.all(|c| {
+                let known = c.in_slices != Verdict::Unresolved && self.is_precise(&c.ratio);
+                known && c.apart().is_none_or(|slept| self.is_precise(&slept.ratio))
+            })
     }
 
     pub fn is_precise(&self, ratio: &Estimate) -> bool {
@@ -87,6 +90,7 @@ impl Goal {
     /// Total rounds for one comparison, if its centre and scatter stay the same.
     pub fn rounds_for(&self, comparison: &Comparison) -> Option<u32> {
         let Comparison { ratio, strict_ratio, in_slices, .. } = comparison;
+        let slept = comparison.apart().map(|slept| slept.ratio);
         let (half, effect) = (relative_half_width(ratio), ratio.point.ln().abs());
         let of_verdict = match in_slices {
             // The interval must lie on one side of zero, or within the tolerance.
@@ -99,8 +103,10 @@ impl Goal {
         let wanted = self.wanted(ratio).min(of_verdict);
         let (seen, t) = (ratio.n, |rounds: u32| quantile(rounds, ratio.level));
         let narrow = |rounds: u32| {
-            let fewer = (f64::from(seen) / f64::from(rounds)).sqrt();
-            half * fewer * t(rounds) / t(seen) <= wanted
+            let factor = (f64::from(seen) / f64::from(rounds)).sqrt() * t(rounds) / t(seen);
+            let of_slept = slept
+                .is_none_or(|slept| relative_half_width(&slept) * factor <= self.wanted(&slept));
+            half * factor <= wanted && of_slept
         };
         (half.is_finite() && wanted > SYSTEMATIC)
             .then(|| first_sufficient(seen.max(ROUNDS_MIN), narrow))
@@ -139,7 +145,7 @@ impl Limit {
     /// Because of repeated looks, a limit is exceeded only if the `surer` interval exceeds it too.
     fn decides(&self, comparison: &Comparison) -> bool {
         let Estimate { lower, upper, n, .. } = comparison.overhead_percent;
-        let surer = comparison.strict_ratio.map(|ratio| self.metric.overhead_percent(ratio));
+        let surer = comparison.stated_strict.map(|ratio| self.metric.overhead_percent(ratio));
         let is_apart = match self.above {
             true => lower.min(surer.lower) > self.percent || upper <= self.percent,
             false => upper.max(surer.upper) < self.percent || lower >= self.percent,
@@ -267,6 +273,7 @@ mod tests {
                 spans: None,
                 by_sleepers: None,
                 stated: ratio,
+                stated_strict: surer,
                 overhead_percent: ratio,
                 in_slices,
                 verdict: in_slices,

@@ -87,7 +87,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
 }
 
 fn sleepers_check(comparison: &tare_stats::Comparison) -> Option<SleepersCheck> {
-    let BySleepers { ratio, differs } = comparison.by_sleepers?;
+    let BySleepers { ratio, differs, .. } = comparison.by_sleepers?;
     let percent = |ratio: Estimate| ratio.map(|ratio| comparison.metric.overhead_percent(ratio));
     let (overhead_percent, polled_percent) =
         (percent(ratio).into(), percent(comparison.ratio).into());
@@ -112,7 +112,11 @@ fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
 fn seconds_needed(evidence: &Evidence<'_>, comparison: &tare_stats::Comparison) -> Option<f64> {
     let rounds = evidence.digests.len() as u32;
     let needed = Goal::from_plan(evidence.plan).rounds_for(comparison);
-    let needed = needed.filter(|_| comparison.in_slices == Verdict::Unresolved)?;
+    let is_open = |needed: &u32| {
+        comparison.in_slices == Verdict::Unresolved
+            || (comparison.apart().is_some() && *needed > rounds)
+    };
+    let needed = needed.filter(is_open)?;
     let more = needed.saturating_sub(rounds).max(1);
     Some(f64::from(more) * seconds_a_round(evidence.digests))
 }
@@ -131,7 +135,7 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
     let in_slices: u64 = digests
         .iter()
         .flat_map(|digest| &digest.variants)
-        .map(|round| round.counts.window_ns + round.slept_ns)
+        .map(|round| round.counts.window_ns + round.slept.window_ns)
         .sum();
     let neighbours = Neighbours::from_rounds(digests);
     let last = digests.last();

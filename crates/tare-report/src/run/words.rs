@@ -370,7 +370,7 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
                     overhead_of(metric, &sustained)
                 ),
                 (None, Some(slept)) => format!(
-                    "{} by clients that poll, but {} by clients that sleep",
+                    "{} with clients that poll, but {} with clients that sleep",
                     overhead_of(metric, &slept.polled_percent),
                     overhead_of(metric, &slept.overhead_percent)
                 ),
@@ -474,12 +474,9 @@ fn forecast(comparisons: &[&Comparison]) -> String {
     }
 }
 
-/// Whether a comparison is unresolved because of its interval, not because of sustained load or of
-/// its clients.
+/// Whether a comparison is unresolved because of its interval, not because of sustained load.
 fn is_merely_unresolved(comparison: &Comparison) -> bool {
-    comparison.verdict == Verdict::Unresolved
-        && comparison.unconfirmed().is_none()
-        && !comparison.spans_several()
+    comparison.verdict == Verdict::Unresolved && comparison.unconfirmed().is_none()
 }
 
 /// Longest forecast that is shown, in seconds.

@@ -151,7 +151,9 @@ impl<'a> ComparisonDesign<'a> {
         }
         let launch_s = self.launch_seconds(seen, surveys)?;
         let order = self.order(seen, surveys, left);
-        let cycles = order.cycles + order.by_sleepers(order.cycles);
+        let has_slept = seen.rounds.last().is_some_and(|digest| digest.cycles_by_sleepers > 0);
+        let by_sleepers = if has_slept { order.by_sleepers(order.cycles) } else { 0 };
+        let cycles = order.cycles + by_sleepers;
         let slices_s = self.cycle_seconds(seen) * f64::from(cycles);
         let sustained_s = order.sustained.map_or(0.0, |sustained| {
             let turns = if sustained.turns.is_some() { self.plan.variants.len() } else { 1 };
