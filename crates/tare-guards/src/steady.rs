@@ -79,7 +79,7 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     guards
 }
 
-/// Used as the cure when two ways to load agree only on the direction, or not on that.
+/// Used as the cure when the size depends on how a variant is loaded.
 const DEPENDS: &str = "the interval spans both";
 
 /// Reports sizes that depend on whether clients poll or sleep.
@@ -87,8 +87,7 @@ pub(crate) fn by_clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
     let sizes = own.filter_map(|comparison| {
         let slept = comparison.apart()?;
-        let percent =
-            |ratio: Estimate| signed(ratio.map(|r| comparison.metric.overhead_percent(r)).point);
+        let percent = |ratio: Estimate| signed(comparison.metric.overhead_percent(ratio.point));
         Some((comparison, percent(comparison.ratio), percent(slept.ratio)))
     });
     // The metrics asked for come first.
@@ -363,7 +362,8 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     let threads: Vec<f64> = launches.iter().map(|load| f64::from(load.busy_threads)).collect();
     let threads = mean(&threads);
     let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
-    let used: u64 = rounds.filter_map(|round| Some(round.used.as_ref()?.cpu_ns())).sum();
+    let in_slices = rounds.filter_map(|round| Some((round.used.as_ref()?.cpu_ns(), &round.slept)));
+    let used: u64 = in_slices.map(|(used, slept)| used + slept.cpu_ns).sum();
     let waited: u64 = launches.iter().map(|load| load.delay_ns).sum();
     let share = waited as f64 / used.max(1) as f64;
     // A server that sleeps has enough CPUs.

@@ -234,7 +234,7 @@ pub(crate) struct Polling {
     insists_until: Instant,
 }
 
-/// Threads that others wake for a moment, such as the kernel's, are done in less.
+/// A thread that runs only for a moment, such as one of the kernel's, needs less.
 const BRIEF: DurationNs = DurationNs::from_us(100);
 /// How long a thread does not yield after the CPU was taken for longer than [`BRIEF`].
 const INSISTS: DurationNs = DurationNs::from_ms(20);

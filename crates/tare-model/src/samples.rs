@@ -20,7 +20,7 @@ pub struct Round {
     pub machine: MachineUse,
     pub launches: Vec<Launch>,
     pub slices: Vec<Slice>,
-    /// Slices by clients that sleep while they wait, of cycles numbered after the planned ones.
+    /// Slices with clients that sleep while they wait, of cycles numbered after the planned ones.
     pub by_sleepers: Vec<Slice>,
 }
 

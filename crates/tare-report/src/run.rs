@@ -180,7 +180,7 @@ pub struct Comparison {
     /// Result under sustained load on all variants at once; only for throughput and CPU.
     #[serde(default)]
     pub sustained: Option<SustainedCheck>,
-    /// Result by clients that sleep while they wait, if the others poll; only for throughput and
+    /// Result with clients that sleep while they wait, if the others poll; only for throughput and
     /// CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_sleepers: Option<SleepersCheck>,
@@ -221,7 +221,7 @@ pub struct SustainedCheck {
 pub struct SleepersCheck {
     pub ratio: Estimate,
     pub overhead_percent: Bounds,
-    /// Overhead by clients that poll.
+    /// Overhead with clients that poll.
     pub polled_percent: Bounds,
     /// Whether the two differ by more than the interval's half width; the interval then spans both.
     pub differs: bool,

@@ -22,7 +22,7 @@ pub struct Mark {
 }
 
 impl Timeline {
-    /// Adds the slices by clients that make the planned load.
+    /// Adds the slices with clients that make the planned load.
     pub fn add(&mut self, round: &Round, metric: Metric) {
         self.marks.extend(round.slices.iter().map(|slice| Mark {
             round: round.index,

@@ -27,7 +27,7 @@ pub struct Cycle {
 }
 
 /// Returns the cycles of a round in their order: those planned, and among them, evenly spread, some
-/// by clients that sleep, numbered after the planned ones.
+/// with clients that sleep, numbered after the planned ones.
 pub fn round(seed: u64, index: u32, lanes: usize, cycles: u32, by_sleepers: u32) -> Vec<Cycle> {
     let numbered = |first: u32, n: u32, by_sleepers: bool, streams: [&'static str; 2]| {
         let orders = orders(seed, streams[0], index, lanes, n);
@@ -40,20 +40,11 @@ pub fn round(seed: u64, index: u32, lanes: usize, cycles: u32, by_sleepers: u32)
         })
     };
     let planned = numbered(0, cycles, false, ["slice order", "ramp"]);
-    let mut others: std::vec::IntoIter<Cycle> =
-        numbered(cycles, by_sleepers, true, ["sleepers' order", "sleepers' ramp"])
-            .collect::<Vec<_>>()
-            .into_iter();
-    // The middle of each of as many blocks.
-    let due = |nth: u32| (2 * nth + 1) * cycles / (2 * by_sleepers.max(1));
-    let mut all = Vec::new();
-    for cycle in planned {
-        while others.len() > 0 && due(by_sleepers - others.len() as u32) <= cycle.number {
-            all.extend(others.next());
-        }
-        all.push(cycle);
-    }
-    all.extend(others);
+    let others = numbered(cycles, by_sleepers, true, ["sleepers' order", "sleepers' ramp"]);
+    // Each stands before the planned cycle in the middle of its block.
+    let before = |number: u32| (2 * (number - cycles) + 1) * cycles / (2 * by_sleepers);
+    let mut all: Vec<Cycle> = others.chain(planned).collect();
+    all.sort_by_key(|cycle| if cycle.by_sleepers { before(cycle.number) } else { cycle.number });
     all
 }
 

@@ -75,7 +75,7 @@ pub struct Comparison {
     /// The interval over both slices and sustained load, if they agree on the direction but not on
     /// the amount.
     pub spans: Option<Estimate>,
-    /// Result by clients that sleep; only for throughput and CPU, and only if there were any.
+    /// Result with clients that sleep; only for throughput and CPU, and only if there were any.
     pub by_sleepers: Option<BySleepers>,
     /// The ratio that reports state: over slices and sustained load if they agree only on the
     /// direction, and over both kinds of clients if those differ.
@@ -250,7 +250,7 @@ fn spanning(ratio: &Estimate, check: &Check, in_slices: Verdict) -> Option<Estim
 }
 
 impl Comparison {
-    /// The result by clients that sleep, if it differs.
+    /// The result with clients that sleep, if it differs.
     pub fn apart(&self) -> Option<BySleepers> {
         self.by_sleepers.filter(|slept| slept.differs)
     }

@@ -15,7 +15,7 @@ use crate::weighted::EXPECTED;
 
 /// The share of the weight cut off at each end before the mean of cycles is taken.
 const TRIM: f64 = 0.2;
-/// Cycles whose scatter gives one variance.
+/// Number of cycles from which one variance is estimated.
 const GROUP: usize = 8;
 /// A round with fewer cycles does not show where its middle is.
 const MIDDLE: usize = 5;
@@ -194,13 +194,10 @@ fn of_round(cycles: &[Cycle], variances: &mut impl Iterator<Item = f64>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::tests::normal;
     use tare_io::Random;
     use tare_model::counters::Counters;
     use tare_model::samples::Counts;
-
-    fn normal(random: &mut Random) -> f64 {
-        (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
-    }
 
     /// Rounds of eight cycles, a quarter of them undisturbed; the others scatter by `wild`.
     fn rounds(seed: u64, wild: f64) -> Vec<Vec<Cycle>> {

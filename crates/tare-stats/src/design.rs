@@ -125,7 +125,8 @@ impl CycleCost {
     }
 }
 
-/// Clients that sleep make one cycle for this many others, so that they take a sixth of the time.
+/// Clients that sleep make one further cycle for this many planned ones or fewer: about a sixth of
+/// all.
 const SLEEPERS_EACH: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +148,7 @@ impl CellOrder {
         }
     }
 
-    /// Number of further cycles by clients that sleep while they wait.
+    /// Number of further cycles with clients that sleep while they wait.
     pub fn by_sleepers(&self, cycles: u32) -> u32 {
         if self.has_sleepers { cycles.div_ceil(SLEEPERS_EACH) } else { 0 }
     }

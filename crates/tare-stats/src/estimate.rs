@@ -98,11 +98,12 @@ pub fn trimmed_mean(values: &[f64], share: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use tare_io::Random;
 
-    fn normal(random: &mut Random) -> f64 {
+    /// A draw from nearly the standard normal distribution.
+    pub(crate) fn normal(random: &mut Random) -> f64 {
         (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
     }
 

@@ -37,7 +37,7 @@ impl Neighbours {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkElsewhere {
     pub ns_per_request: f64,
-    /// The same as a share of the variant's own CPU time.
+    /// That time as a share of the variant's own CPU time.
     pub share: f64,
 }
 

@@ -21,7 +21,7 @@ use crate::weighted;
 pub struct RoundDigest {
     pub index: u32,
     pub cycles: u32,
-    /// Further cycles, by clients that sleep while they wait.
+    /// Further cycles, with clients that sleep while they wait.
     pub cycles_by_sleepers: u32,
     /// Cycles in which every slice was calm.
     pub calm_cycles: u32,
@@ -59,7 +59,7 @@ pub struct VariantRound {
     /// Cycles by both kinds of clients, with their ramps, which were measured by one kind only;
     /// indexed as [`sleepers::METRICS`].
     pub by_kind: [ByKind; 2],
-    /// Slices by clients that sleep.
+    /// Slices with clients that sleep.
     pub slept: Slept,
     /// The log ratio to the baseline, or the logarithm of a single variant's value; indexed as
     /// [`Metric::ALL`].
@@ -71,7 +71,7 @@ pub struct VariantRound {
     pub calm_shares: Vec<f64>,
 }
 
-/// Totals of the slices by clients that sleep.
+/// Totals of the slices with clients that sleep.
 #[derive(Clone, Debug, Default)]
 pub struct Slept {
     pub window_ns: u64,
@@ -169,15 +169,12 @@ pub fn weigh(all: &mut [RoundDigest]) {
     let variants = all.first().map_or(0, |digest| digest.variants.len());
     let baseline = all.first().map_or(0, |digest| digest.baseline);
     for variant in 0..variants {
-        let is_own = has_own_neighbours(all, variant, baseline);
+        let estimate = estimator(all, variant, baseline);
         for metric in Metric::ALL.into_iter().filter(|metric| metric.basis() == Basis::Cycle) {
             let at = metric as usize;
             let cycles: Vec<&[Cycle]> =
                 all.iter().map(|digest| &digest.variants[variant].cycles[at][..]).collect();
-            let found = match is_own {
-                true => cycles::estimate_equally(&cycles),
-                false => cycles::estimate(&cycles),
-            };
+            let found = estimate(&cycles);
             for (digest, found) in all.iter_mut().zip(found) {
                 let Some(OfCycles { log, variance, calm_share }) = found else { continue };
                 let round = &mut digest.variants[variant];
@@ -188,12 +185,18 @@ pub fn weigh(all: &mut [RoundDigest]) {
     }
 }
 
-/// Whether some work of others goes with one of the two. It is that variant's own: its cycles must
-/// not count less for it.
-pub(crate) fn has_own_neighbours(all: &[RoundDigest], variant: usize, baseline: usize) -> bool {
-    [(variant, baseline), (baseline, variant)]
-        .into_iter()
-        .any(|(mine, other)| work_elsewhere(all, mine, other).is_some())
+/// How rounds are estimated from their cycles. If a variant makes other processes work, its cycles
+/// must not count less for it.
+pub(crate) fn estimator(
+    all: &[RoundDigest],
+    variant: usize,
+    baseline: usize,
+) -> fn(&[&[Cycle]]) -> Vec<Option<OfCycles>> {
+    let mut both = [(variant, baseline), (baseline, variant)].into_iter();
+    match both.any(|(mine, other)| work_elsewhere(all, mine, other).is_some()) {
+        true => cycles::estimate_equally,
+        false => cycles::estimate,
+    }
 }
 
 /// Digests `round` of `variants` variants. If the run was killed during a cycle, slices without a

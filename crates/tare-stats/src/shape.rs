@@ -73,11 +73,8 @@ pub fn two_modes(values: &[f64]) -> Option<Modes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::tests::normal;
     use tare_io::Random;
-
-    fn normal(random: &mut Random) -> f64 {
-        (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
-    }
 
     #[test]
     fn noise_has_neither_trend_nor_modes() {

@@ -1,4 +1,4 @@
-//! What variants cost by clients that sleep while they wait, as those of other tools do.
+//! What variants cost with clients that sleep while they wait, as the clients of other tools do.
 //!
 //! tare's clients poll where they have CPUs of their own. A server then never pays for waking them,
 //! and two servers may differ by less, or more, than they do in front of clients that sleep. Some
@@ -9,9 +9,9 @@ use tare_model::Metric;
 use tare_model::samples::Slice;
 
 use crate::analysis::intervals;
-use crate::cycles::{self, Cycle};
+use crate::cycles::Cycle;
 use crate::estimate::Estimate;
-use crate::round_digest::{RoundDigest, has_own_neighbours};
+use crate::round_digest::{RoundDigest, estimator};
 use crate::verdict::ROUNDS_MIN;
 use crate::weighted::{self, Mean};
 
@@ -25,14 +25,14 @@ pub struct ByKind {
     pub slept: Vec<Cycle>,
 }
 
-/// A comparison by clients that sleep.
+/// A comparison with clients that sleep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BySleepers {
     /// Ratio of the variant's value to the baseline's.
     pub ratio: Estimate,
     /// The ratio at the higher confidence that `slower` and `faster` require.
     pub strict_ratio: Estimate,
-    /// Whether it differs from the one by clients that poll.
+    /// Whether it differs from the one with clients that poll.
     pub differs: bool,
 }
 
@@ -49,8 +49,8 @@ pub fn shows_server(slice: &Slice) -> bool {
     counts.failed + counts.cut == 0 && counts.client_busiest < BUSY
 }
 
-/// Compares the cycles by clients that sleep with the others, round by round: launches differ, and
-/// both kinds saw the same ones. `[polled, strict]` are the ratios by clients that poll. `None`
+/// Compares the cycles with clients that sleep with the others, round by round: launches differ, and
+/// both kinds saw the same ones. `[polled, strict]` are the ratios with clients that poll. `None`
 /// without enough rounds, or if the cycles say nothing about this metric.
 pub fn by_sleepers(
     digests: &[RoundDigest],
@@ -60,10 +60,7 @@ pub fn by_sleepers(
     tolerance: f64,
 ) -> Option<BySleepers> {
     let at = METRICS.iter().position(|known| *known == metric)?;
-    let estimate = match has_own_neighbours(digests, variant, baseline) {
-        true => cycles::estimate_equally,
-        false => cycles::estimate,
-    };
+    let estimate = estimator(digests, variant, baseline);
     let of_kind = |of: fn(&ByKind) -> &[Cycle]| {
         let cycles = digests.iter().map(|digest| of(&digest.variants[variant].by_kind[at]));
         estimate(&cycles.collect::<Vec<_>>())
@@ -99,16 +96,13 @@ pub fn spanning(polled: &Estimate, slept: &Estimate) -> Estimate {
 mod tests {
     use super::*;
     use crate::analysis::{Question, analyse};
+    use crate::estimate::tests::normal;
     use crate::round_digest::digests;
     use crate::verdict::Verdict;
     use tare_io::Random;
     use tare_model::samples::{Counts, Round, Slice};
 
-    fn normal(random: &mut Random) -> f64 {
-        (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
-    }
-
-    /// Rounds of eight cycles, and two by clients that sleep. The second server is slower by these
+    /// Rounds of eight cycles, and two with clients that sleep. The second server is slower by these
     /// shares; launches differ by 1 %, and slices by 2 %.
     fn rounds(seed: u64, polled: f64, slept: f64) -> Vec<Round> {
         let mut random = Random::stream(seed, "sleepers", 0);

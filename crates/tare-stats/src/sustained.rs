@@ -595,12 +595,9 @@ fn between(digests: &[RoundDigest], metric: Metric, variant: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::tests::normal;
     use tare_io::Random;
     use tare_model::samples::{LaunchLoad, Round};
-
-    fn normal(random: &mut Random) -> f64 {
-        (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
-    }
 
     /// Bins of 25 ms in which half a CPU serves requests of this cost in µs, with noise.
     fn load(noise: f64, seed: u64, cost_us: impl Fn(f64) -> f64) -> Sustained {

@@ -137,11 +137,8 @@ const BISECTIONS: u32 = 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::tests::normal;
     use tare_io::Random;
-
-    fn normal(random: &mut Random) -> f64 {
-        (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
-    }
 
     fn even(values: &[f64]) -> Vec<Round> {
         values.iter().map(|v| Round { value: *v, variance: Some(1e-4) }).collect()

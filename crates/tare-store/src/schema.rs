@@ -67,7 +67,7 @@ CREATE TABLE slice (
     id INTEGER PRIMARY KEY,
     run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
     round INTEGER NOT NULL,
-    -- From the round's number of cycles on: by clients that sleep while they wait.
+    -- From the round's number of cycles on: with clients that sleep while they wait.
     cycle INTEGER NOT NULL,
     position INTEGER NOT NULL,
     variant INTEGER NOT NULL,
