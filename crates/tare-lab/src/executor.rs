@@ -330,7 +330,7 @@ impl Executor {
         Ok(id)
     }
 
-    pub(crate) fn await_listening(&self, server: ServerId) -> Answer<()> {
+    pub(crate) fn await_listening(&self, server: ServerId) -> Answer<u16> {
         let waited = locked(&*self.servers.get(server)?).wait_until_listening(&self.plan.stop);
         waited.map_err(|error| self.with_memory(error))
     }

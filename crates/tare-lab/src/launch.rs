@@ -186,7 +186,11 @@ impl Launch for Launched {
     }
 
     fn wait_until_listening(&mut self) -> Result<(), Failure> {
-        self.all().try_for_each(|server| server.wait_until_listening(&self.needs.stop))
+        let stop = &self.needs.stop;
+        let port = self.server.wait_until_listening(stop)?;
+        self.launch_spec.address.set_port(port);
+        let mut hops = self.hops.iter_mut();
+        hops.try_for_each(|hop| hop.server.wait_until_listening(stop).map(drop))
     }
 
     fn wait_until_ready(&mut self, limit: Instant) -> Result<(), Failure> {

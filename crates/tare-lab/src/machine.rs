@@ -1,10 +1,12 @@
 //! The machine: its description, and its counters over a round. Its modules handle control groups
-//! ([`cgroup`]), the CPU time of everything ([`everything`]), processes ([`processes`]), installed programs ([`programs`]) and short commands
+//! ([`cgroup`]), the CPU time of everything ([`everything`]), processes ([`processes`]), installed
+//! programs ([`programs`]) and how to install them ([`packages`]), and short commands
 //! ([`commands`]).
 
 pub mod cgroup;
 pub mod commands;
 pub mod everything;
+pub mod packages;
 pub mod processes;
 pub mod programs;
 

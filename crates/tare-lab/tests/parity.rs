@@ -71,6 +71,7 @@ fn shell(script: &str) -> Box<LaunchSpec> {
         log_files: Vec::new(),
         ready_within_ms: 5000,
         stands: false,
+        chooses_port: false,
     })
 }
 

@@ -54,7 +54,7 @@ fn whatever_a_server_started_ends_with_it() {
 fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> Failure {
     let mut bench = Bench::new(name, vec![command(text)], fixed);
     let outcome = bench.lab.launch(VariantId(0), 0).and_then(|launched| {
-        let launched = launched.unwrap();
+        let mut launched = launched.unwrap();
         launched.server.wait_until_listening(&Default::default())
     });
     bench.end();

@@ -131,7 +131,9 @@ impl Variant {
             return Err(Invalid(format!("{} layers; {LAYERS_MAX} are allowed", self.layers.len())));
         }
         server.check()?;
-        if self.url.contains("{port}") && !server.listens_on_given_port() {
+        // Without layers, a command's port is found by its socket.
+        let is_found = matches!(self.server, ServerSpec::Command(_)) && self.layers.is_empty();
+        if self.url.contains("{port}") && !server.listens_on_given_port() && !is_found {
             return Err(
                 "tare chooses a port for it, which its command does not use: write {port} \
                         where the command has the port to listen on, or a url with the port that \

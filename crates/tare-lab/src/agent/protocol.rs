@@ -10,7 +10,7 @@ use crate::executor::requests::Request;
 use tare_model::Failure;
 
 /// Incremented when a message changes.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,15 +144,15 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let clocks = ToAgent::parse(br#"{"tare":7,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
+        let clocks = ToAgent::parse(br#"{"tare":8,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
         let clocks = clocks.unwrap();
         assert!(matches!(clocks.word, AgentCommand::Ask(Request::ReadClocks(ReadClocks {}))));
         assert_eq!(clocks.id, 7);
         for (line, complaint) in [
             (&br#"{"tare":9,"id":7,"do":"in a way of its own"}"#[..], "protocol 9 is spoken there"),
-            (b"{\"tare\":7,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":7,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
-            (b"{\"tare\":7,\"id\":7}", "missing field"),
+            (b"{\"tare\":8,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":8,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
+            (b"{\"tare\":8,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {

@@ -1,6 +1,7 @@
 //! A server run by this process: started in its own process group and control group, with its
 //! output drained and its end enforced.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -100,6 +101,10 @@ const GRACE: DurationNs = DurationNs::from_secs(3);
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 /// Interval of attempts to connect to a server that is starting.
 const READY_CHECK: DurationNs = DurationNs::from_us(500);
+/// How often a server that chooses its port is asked for it, and how long it must be the only one:
+/// a server may open a second port after the first.
+const PORT_CHECK: DurationNs = DurationNs::from_ms(20);
+const PORT_SETTLED: DurationNs = DurationNs::from_ms(200);
 /// The interval for a server that tare did not start.
 const STANDING_CHECK: Duration = Duration::from_millis(20);
 
@@ -244,20 +249,49 @@ fn own_program(argv: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 impl LocalServer {
-    /// Waits until something accepts connections at its address. Returns at once when `stop` is
-    /// set.
-    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
+    /// Waits until something accepts connections at its address, and returns the port. Returns at
+    /// once when `stop` is set.
+    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<u16, Failure> {
         let limit = self.started + self.launch_spec.ready_within();
+        let (mut seen, mut looked) = (None, self.started);
         loop {
-            if answers(self.launch_spec.address) {
-                return Ok(());
+            let address = self.launch_spec.address;
+            if answers(address) {
+                return Ok(address.port());
             }
             // A server that ended is an error even if its end is what set `stop`.
             self.not_yet(limit)?;
             if stop.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(address.port());
+            }
+            if self.launch_spec.chooses_port && monotonic_now().since(looked) > PORT_CHECK {
+                looked = monotonic_now();
+                seen = self.only_port(seen);
+                if let Some((port, since)) = seen
+                    && monotonic_now().since(since) > PORT_SETTLED
+                    && answers(SocketAddr::new(address.ip(), port))
+                {
+                    self.launch_spec.address.set_port(port);
+                }
             }
         }
+    }
+
+    /// Returns the only port on which the server listens, and since when it has been the only one.
+    fn only_port(&self, before: Option<(u16, Instant)>) -> Option<(u16, Instant)> {
+        let ports = self.ports();
+        let port = ports.first().copied().filter(|_| ports.len() == 1)?;
+        Some(before.filter(|(known, _)| *known == port).unwrap_or((port, monotonic_now())))
+    }
+
+    /// Returns the ports on which its processes listen.
+    fn ports(&self) -> BTreeSet<u16> {
+        let members = match (&self.cgroup, &self.running) {
+            (Some(cgroup), _) => cgroup.processes(),
+            (None, Some(running)) => running.members(),
+            (None, None) => Vec::new(),
+        };
+        listening::ports_of(&members)
     }
 
     /// Waits briefly for it to become ready; fails once it is dead or past `limit`.
@@ -275,8 +309,19 @@ impl LocalServer {
             let how = self.how_it_ended();
             self.kill_stragglers();
             let how = how.unwrap_or_default();
-            let text =
-                format!("{}: the server ended before it was ready{}", self.who, how.message(""));
+            let is_taken = how.output.iter().any(|line| line.contains("ddress already in use"));
+            let hint = match is_taken && self.launch_spec.chooses_port {
+                true => {
+                    "; variants that are up together need ports of their own: use {port} or \
+                         $PORT in the command, or --exclusive"
+                }
+                false => "",
+            };
+            let text = format!(
+                "{}: the server ended before it was ready{}{hint}",
+                self.who,
+                how.message("")
+            );
             // A program that the shell did not find is missing here; any other end is the server's
             // failure.
             return Err(match how.is_missing_program {
@@ -306,18 +351,13 @@ impl LocalServer {
 
     /// Describes where it listens, if that is not the expected port; otherwise empty.
     fn where_it_listens(&self) -> String {
-        let Some(running) = &self.running else { return String::new() };
-        let members = match &self.cgroup {
-            Some(cgroup) => cgroup.processes(),
-            None => running.members(),
-        };
-        let (ports, own) = (listening::ports_of(&members), self.launch_spec.address.port());
+        let (ports, own) = (self.ports(), self.launch_spec.address.port());
         if ports.is_empty() || ports.contains(&own) {
             return String::new();
         }
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
         format!(
-            "; it listens on port {}, not {own}: use {{port}} in its command",
+            "; it listens on port {}, not {own}: use {{port}} or $PORT in its command",
             ports.join(" and ")
         )
     }

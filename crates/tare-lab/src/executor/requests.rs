@@ -77,8 +77,8 @@ requests! {
     Start {
         who: String, launch_spec: Box<LaunchSpec>, cpus: Vec<usize>, cgroup: Option<Cgroup>
     } -> ServerId = start;
-    /// Waits until it accepts connections.
-    AwaitListening { server: ServerId } -> () = await_listening;
+    /// Waits until it accepts connections; returns the port.
+    AwaitListening { server: ServerId } -> u16 = await_listening;
     /// Waits briefly for a server to become ready; fails once it is dead or `late` is set.
     AwaitReady { server: ServerId, late: bool } -> () = await_ready;
     /// Returns whether a server's first process is alive.

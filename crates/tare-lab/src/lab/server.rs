@@ -104,16 +104,18 @@ impl Server {
         self.site.ask_within(request, timeout + GRACE).map_err(|error| error.named(&self.who))
     }
 
-    /// Waits until something accepts connections at its address. Returns at once when `stop` is
-    /// set.
-    pub fn wait_until_listening(&self, stop: &AtomicBool) -> Result<(), Failure> {
+    /// Waits until something accepts connections at its address, and returns the port. Returns at
+    /// once when `stop` is set.
+    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<u16, Failure> {
         match &self.process {
             Process::Started(server) => {
-                self.ask(AwaitListening { server: *server }, self.ready_within)
+                let request = AwaitListening { server: *server };
+                self.port = self.ask(request, self.ready_within)?;
             }
-            Process::Injected(injected) => injected.wait_until_known(stop),
-            Process::Ended(_) => Ok(()),
+            Process::Injected(injected) => injected.wait_until_known(stop)?,
+            Process::Ended(_) => {}
         }
+        Ok(self.port)
     }
 
     /// Waits briefly for the server to become ready; fails once it is dead or past `limit`.

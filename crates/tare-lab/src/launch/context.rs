@@ -104,6 +104,7 @@ impl LaunchContext<'_> {
             log_files: Vec::new(),
             ready_within_ms: ready_within.as_ns() / 1_000_000,
             stands: false,
+            chooses_port: false,
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct LaunchSpec {
     pub ready_within_ms: u64,
     /// The server is already running: `argv` is a command that restarts it.
     pub stands: bool,
+    /// The server may listen on another port than that of `address`, which is then its only one.
+    pub chooses_port: bool,
 }
 
 /// A file that a launch needs.

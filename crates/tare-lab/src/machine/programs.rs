@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use tare_io::owned;
 use tare_io::process::is_root;
 
+use crate::machine::packages::how_to_install;
 use tare_model::Failure;
 
 /// Finds a program by its names, in order of preference. As root, skips programs that another user
@@ -43,13 +44,14 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// Finds a program by its names, or says which package to install.
+/// Finds a program by its names, or says how to install it: `package` is Debian's name.
 pub fn need(names: &[&str], package: &str) -> Result<PathBuf, Failure> {
     let found = look(names).map_err(Failure::environment)?;
     found.ok_or_else(|| {
         Failure::environment(format!(
-            "{} is not installed (Debian: apt-get install {package})",
-            names.join(" or ")
+            "{} is not installed ({})",
+            names.join(" or "),
+            how_to_install(package)
         ))
     })
 }

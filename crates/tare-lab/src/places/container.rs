@@ -37,7 +37,7 @@ fn program(spec: &ContainerSpec) -> Result<PathBuf, Failure> {
     }
     let package = match spec.engine.as_str() {
         "docker" => "docker.io",
-        "nerdctl" => "containerd, and nerdctl from github.com/containerd/nerdctl",
+        "nerdctl" => "see github.com/containerd/nerdctl",
         other => other,
     };
     programs::need(&[&spec.engine], package)

@@ -125,7 +125,7 @@ impl GuestKernel {
         run_checked(
             &["depmod", "-b", &making_text, &release],
             TIMEOUT,
-            "index the kernel's modules (Debian: apt-get install kmod)",
+            "index the kernel's modules",
         )?;
         fs::write(making.join(READY), "").map_err(|e| Failure::file("write", making, e))
     }
@@ -143,8 +143,7 @@ impl GuestKernel {
             let listed = run(&argv, TIMEOUT);
             if !listed.worked && must_be {
                 return Err(Failure::environment(format!(
-                    "cannot find the module {name} of the guest's kernel: {} (Debian: apt-get \
-                     install kmod)",
+                    "cannot find the module {name} of the guest's kernel: {}",
                     listed.said
                 )));
             }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tare_io::DurationNs;
-use tare_model::servers::CommandSpec;
+use tare_model::servers::{CommandSpec, ServerFacts as _};
 
 use super::ServerKind;
 use crate::launch::context::{LaunchContext, utf8};
@@ -11,6 +11,9 @@ use crate::launch::spec::CountSource;
 use crate::launch::spec::LaunchSpec;
 use crate::machine::programs;
 use tare_model::Failure;
+
+/// The variable that many servers take their port from.
+const PORT: &str = "PORT";
 
 impl ServerKind for CommandSpec {
     fn describe(&self) -> Result<String, Failure> {
@@ -39,10 +42,19 @@ impl ServerKind for CommandSpec {
             text.replace("{address}", &address.ip().to_string()).replace("{folder}", folder)
         };
         let argv = vec!["/bin/sh".into(), "-c".into(), fill(&self.command)];
+        let mut env: Vec<(String, String)> =
+            self.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
+        if !self.env.contains_key(PORT) {
+            env.push((PORT.into(), address.port().to_string()));
+        }
+        // Layers' processes are started with the server's address.
+        let is_free =
+            context.fixed.is_none() && context.port.is_none() && context.layers.is_empty();
         let ready_within = DurationNs::from_ms(self.ready_within_ms);
         let log = self.access_log.as_deref().map(|path| PathBuf::from(fill(path)));
         Ok(LaunchSpec {
-            env: self.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
+            env,
+            chooses_port: is_free && !self.listens_on_given_port(),
             count: log.clone().map(CountSource::AccessLog),
             log_files: log.into_iter().collect(),
             ..context.launch_spec(argv, address, ready_within)

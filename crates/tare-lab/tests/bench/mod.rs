@@ -50,7 +50,7 @@ impl Bench {
     }
 
     pub fn start(&mut self, variant: usize) -> Launched {
-        let launched = self.lab.launch(VariantId(variant), 0).unwrap().unwrap();
+        let mut launched = self.lab.launch(VariantId(variant), 0).unwrap().unwrap();
         launched.server.wait_until_listening(&Default::default()).unwrap();
         launched
     }

@@ -10,8 +10,8 @@ use crate::Invalid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
-    /// A shell command. `{port}` stands for a port that tare chooses, `{address}` for the address
-    /// to listen on, `{folder}` for a folder of the server's own.
+    /// A shell command. `{port}` stands for a port that tare chooses, which is also in `$PORT`;
+    /// `{address}` for the address to listen on, `{folder}` for a folder of the server's own.
     pub command: String,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -24,7 +24,7 @@ pub struct CommandSpec {
 impl ServerFacts for CommandSpec {
     fn listens_on_given_port(&self) -> bool {
         let mut texts = self.env.values().chain([&self.command]);
-        texts.any(|text| text.contains("{port}"))
+        texts.any(|text| text.contains("{port}") || text.contains("$PORT"))
     }
 
     fn check_start_elsewhere(&self) -> Result<(), Invalid> {

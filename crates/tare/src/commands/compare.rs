@@ -1,5 +1,6 @@
-//! `tare compare URL URL …`: compares servers.
+//! `tare compare URL URL …`, `tare compare COMMAND COMMAND …`: compares servers.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args};
@@ -26,21 +27,22 @@ use tare_model::Failure;
 
 /// Compare servers under the same load, with confidence intervals
 ///
-/// Every variant gets the same load in short slices, in random order, many times. With --launch,
-/// tare starts and restarts the servers itself: identical servers differ by several percent from
-/// launch to launch, and only restarts can separate that from a real cost.
+/// Every variant gets the same load in short slices, in random order, many times. Servers that are
+/// given as commands are started and restarted by tare: identical servers differ by several percent
+/// from launch to launch, and only restarts can separate that from a real cost. {port} and $PORT
+/// are the port that tare chooses; a command that uses neither is found by the port it listens on.
 ///
-/// Example: tare compare a=http://127.0.0.1:8081/ b=http://127.0.0.1:8082/ -c 20
+/// Example: tare compare './server-1.0 --port {port}' './server-1.1 --port {port}' -c 20
+///
+/// Example: tare compare a=http://127.0.0.1:8081/ b=http://127.0.0.1:8082/ --fail-if 'p99 > 3%'
 ///
 /// Headers for one variant only: -H 'NAME:Header: value'.
-///
-/// Example: tare compare --launch old='./server-1.0 --port {port}' --launch new='./server-1.1
-/// --port {port}' --fail-if 'throughput > 3%'
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Compare {
-    /// [NAME=]http://host:port/path; with --launch, {port} is a port that tare chooses
-    #[arg(value_name = "[NAME=]URL")]
+    /// [NAME=]http://host:port/path, or [NAME=]'command'; for a command with a URL of its own, give
+    /// the URL by NAME=URL and the command by --launch
+    #[arg(value_name = "[NAME=]URL|COMMAND")]
     variants: Vec<String>,
     /// Start and stop this server in each round: NAME='command'; repeatable; default URL:
     /// http://127.0.0.1:{port}/
@@ -245,8 +247,8 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         ("--ready-within", args.ready_within.is_some()),
     ];
     let given = of_launches.iter().find(|(_, given)| *given);
-    if let (Some((flag, _)), true) = (given, args.launch.is_empty()) {
-        let text = format!("{flag} is for servers that tare starts (--launch NAME='command')");
+    if let (Some((flag, _)), true) = (given, !variants.iter().any(Variant::is_launched)) {
+        let text = format!("{flag} is for servers that tare starts (NAME='command')");
         return Err(Failure::usage(text));
     }
     let mut load = args.load.spec().absolute(std::path::Path::new(""));
@@ -300,24 +302,30 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
     };
     let mut of_launches = "http://127.0.0.1:{port}/";
     let mut is_given = false;
-    for text in &args.variants {
-        let (name, url) = name_and_url(text);
+    let (commands, urls): (Vec<_>, Vec<_>) =
+        args.named().into_iter().partition(|(_, value)| is_command(value));
+    for (name, url) in urls {
         // A URL with {port} and no name applies to all launched servers without a URL of their own.
-        if name == url && url.contains("{port}") && !args.launch.is_empty() {
+        let starts = !args.launch.is_empty() || !commands.is_empty();
+        if name == url && url.contains("{port}") && starts {
             if std::mem::replace(&mut is_given, true) {
                 let allowed = "two URLs without a name have {port}; write NAME=URL";
-                return Err(Failure::usage(format!("{text}: {allowed}")));
+                return Err(Failure::usage(format!("{url}: {allowed}")));
             }
             of_launches = url;
             continue;
         }
-        variants.push(variant(name, url));
+        if !url.contains(['.', ':', '/']) && url != "localhost" {
+            return Err(Failure::usage(format!(
+                "{url}: neither a URL (http://host:port/) nor a command ('{url} --port {{port}}', \
+                 ./{url})"
+            )));
+        }
+        variants.push(variant(&name, url));
     }
-    for text in &args.launch {
-        let Some((name, command)) = text.split_once('=') else {
-            let allowed = "write NAME='command', for example a='./server --port {port}'";
-            return Err(Failure::flag("--launch", text, allowed));
-        };
+    let launches: Result<Vec<(String, &str)>, Failure> =
+        args.launch.iter().map(|text| launch(text)).collect();
+    for (name, command) in commands.into_iter().chain(launches?) {
         let server = ServerSpec::Command(CommandSpec {
             command: command.to_owned(),
             env: Default::default(),
@@ -327,11 +335,11 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         match variants.iter_mut().find(|variant| variant.name == name) {
             Some(known) if known.server == ServerSpec::External => known.server = server,
             Some(_) => {
-                let allowed = "this name is launched twice; each needs its own";
-                return Err(Failure::flag("--launch", text, allowed));
+                let text = format!("two commands are called '{name}'; name each: NAME='command'");
+                return Err(Failure::usage(text));
             }
             None => {
-                variants.push(Variant { server, ..variant(name, of_launches) });
+                variants.push(Variant { server, ..variant(&name, of_launches) });
             }
         }
     }
@@ -359,22 +367,68 @@ fn paths(args: &Compare) -> Result<Vec<String>, Failure> {
     url_list::paths(file)
 }
 
-fn name_and_url(text: &str) -> (&str, &str) {
+/// Splits `NAME=VALUE`. What stands before a '=' in a URL or command is no name.
+fn name_and_value(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
-        Some((name, url)) if !name.contains(['/', ':', '?']) => (name, url),
-        _ => (text, text),
+        Some((name, value)) if !name.contains(['/', ':', '?']) => {
+            let splits_a_command = name.contains(' ') && is_command(value);
+            if splits_a_command { (None, text) } else { (Some(name), value) }
+        }
+        _ => (None, text),
     }
 }
 
+/// Whether a variant is given by what starts it. A single word that is no path is taken for an
+/// address without its scheme.
+fn is_command(value: &str) -> bool {
+    let is_url = value.contains("://") && !value.contains(' ');
+    let is_path = value.starts_with(['.', '/', '~']);
+    !is_url && (is_path || value.contains([' ', '{', '$']))
+}
+
+fn launch(text: &str) -> Result<(String, &str), Failure> {
+    let Some((name, command)) = text.split_once('=') else {
+        let allowed = "write NAME='command', for example a='./server --port {port}'";
+        return Err(Failure::flag("--launch", text, allowed));
+    };
+    Ok((name.to_owned(), command))
+}
+
+/// Names commands by the shortest of these that tells them apart: the program, its path, the whole.
+fn names_of(commands: &[&str]) -> Vec<String> {
+    let program = |command: &str| command.split_whitespace().next().unwrap_or_default().to_owned();
+    let file = |path: String| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let whole: Vec<String> = commands.iter().map(|command| (*command).to_owned()).collect();
+    let paths: Vec<String> = commands.iter().map(|command| program(command)).collect();
+    let files: Vec<String> = paths.iter().cloned().map(file).collect();
+    let differ = |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    [files, paths].into_iter().find(differ).unwrap_or(whole)
+}
+
 impl Compare {
-    /// Records the order in which URLs and launches were typed.
+    /// Returns the names and values of the variants that are given without a flag.
+    fn named(&self) -> Vec<(String, &str)> {
+        let all: Vec<_> = self.variants.iter().map(|text| name_and_value(text)).collect();
+        let unnamed = all.iter().filter(|(name, value)| name.is_none() && is_command(value));
+        let unnamed: Vec<&str> = unnamed.map(|(_, value)| *value).collect();
+        let mut names = names_of(&unnamed).into_iter();
+        let mut name = |given: Option<&str>, value: &str| match given {
+            None if is_command(value) => names.next().unwrap_or_default(),
+            given => given.unwrap_or(value).to_owned(),
+        };
+        all.into_iter().map(|(given, value)| (name(given, value), value)).collect()
+    }
+
+    /// Records the order in which variants were typed.
     pub fn record_order(&mut self, matches: &ArgMatches) {
         let indices = |id: &str| matches.indices_of(id).into_iter().flatten();
-        let urls = indices("variants").zip(&self.variants).map(|(at, t)| (at, name_and_url(t).0));
-        let launches = self.launch.iter().map(|t| t.split_once('=').map_or("", |(name, _)| name));
-        let mut all: Vec<(usize, &str)> = urls.chain(indices("launch").zip(launches)).collect();
+        let named = self.named().into_iter().map(|(name, _)| name);
+        let launches = self.launch.iter();
+        let launches = launches.map(|t| t.split_once('=').map_or("", |(name, _)| name).to_owned());
+        let mut all: Vec<(usize, String)> =
+            indices("variants").zip(named).chain(indices("launch").zip(launches)).collect();
         all.sort_unstable();
-        self.typed = all.into_iter().map(|(_, name)| name.to_owned()).collect();
+        self.typed = all.into_iter().map(|(_, name)| name).collect();
     }
 }
 
@@ -424,5 +478,30 @@ mod tests {
         assert_eq!(ordered(&body), ["http://c/", "b", "a"], "other flags' values are no variants");
         let both = ["b=http://h:1/", "a=http://h:2/", "--launch", "a=x", "--launch", "b=x"];
         assert_eq!(ordered(&both), ["b", "a"]);
+        let commands = ["./new --port {port}", "old=./old", "http://c/"];
+        assert_eq!(ordered(&commands), ["new", "old", "http://c/"]);
+    }
+
+    #[test]
+    fn commands_and_urls_are_told_apart() {
+        let split = |text| {
+            let (name, value) = name_and_value(text);
+            (name, value, is_command(value))
+        };
+        let url = "http://h:1/?a=b";
+        assert_eq!(split(url), (None, url, false));
+        assert_eq!(split("no filter=http://h/"), (Some("no filter"), "http://h/", false));
+        assert_eq!(split("127.0.0.1:80"), (None, "127.0.0.1:80", false));
+        assert_eq!(split("a=./a b=c"), (Some("a"), "./a b=c", true));
+        for command in ["./a", "/a", "a --port={port}", "java -Durl=http://h/ -jar a", "a $PORT"] {
+            assert_eq!(split(command), (None, command, true));
+        }
+    }
+
+    #[test]
+    fn commands_are_named_by_what_tells_them_apart() {
+        assert_eq!(names_of(&["./old -p {port}", "bin/new"]), ["old", "new"]);
+        assert_eq!(names_of(&["old/server -p 1", "new/server -p 1"]), ["old/server", "new/server"]);
+        assert_eq!(names_of(&["node a.js", "node b.js"]), ["node a.js", "node b.js"]);
     }
 }

@@ -224,6 +224,7 @@ fn an_agent_follows_only_its_stream() {
         log_files: Vec::new(),
         ready_within_ms: 1000,
         stands: false,
+        chooses_port: false,
     };
     let mut stdin = child.stdin.take().unwrap();
     let who = "sleeper".to_owned();

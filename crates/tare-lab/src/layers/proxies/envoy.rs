@@ -24,7 +24,7 @@ const NO_LIMIT: u32 = 1_000_000;
 
 impl Program for Envoy {
     fn names(&self) -> (&'static str, &'static str) {
-        ("envoy", "envoy (scripts/install-envoy)")
+        ("envoy", "see envoyproxy.io; tare's sources have scripts/install-envoy")
     }
 
     fn config(&self, job: &ProxySettings, _: &LaunchContext<'_>) -> (&'static str, String) {
