@@ -1,4 +1,5 @@
 //! Command-line arguments that several commands share.
 
+pub mod help;
 pub mod load;
 pub mod words;

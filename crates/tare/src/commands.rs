@@ -3,11 +3,13 @@
 mod agent;
 mod clean;
 mod compare;
+mod completions;
 mod doctor;
 mod filter;
 mod import;
 mod kubernetes;
 mod load;
+mod man;
 mod net;
 mod qperf;
 mod report;
@@ -16,6 +18,7 @@ mod runs;
 mod steps;
 mod sys;
 mod target;
+mod version;
 mod wrk;
 
 use std::ffi::OsStr;
@@ -23,13 +26,27 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::args::help::group;
+use crate::load::outputs::print;
+use crate::paint::{self, When};
+
 use tare_model::Failure;
 
 /// What does this layer cost? tare puts the same load on several servers and reports what each
 /// costs, with a confidence interval, or that it is unresolved.
 #[derive(Parser)]
-#[command(name = "tare", version, max_term_width = 100)]
+#[command(name = "tare", max_term_width = 100)]
 struct Tare {
+    /// Colour signs in reports: auto (if standard output is a terminal and NO_COLOR is not set),
+    /// always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_short_help = true
+    )]
+    color: When,
     #[command(subcommand)]
     command: Command,
 }
@@ -54,6 +71,37 @@ enum Command {
     #[command(hide = true)]
     Kubernetes(kubernetes::Kubernetes),
     Clean(clean::Clean),
+    Completions(completions::Completions),
+    #[command(hide = true)]
+    Man(man::Man),
+}
+
+const INTRODUCTION: &str = "\
+tare measures what a layer costs a server: the same load on several servers in turn, and what each
+costs, with a confidence interval, or the answer that it is unresolved.
+
+  tare compare './old --port {port}' './new --port {port}'     two commands
+  tare compare http://127.0.0.1:8081/ http://127.0.0.1:8082/   two servers that are running
+  tare run --list                                              ready-made experiments
+  tare load http://127.0.0.1:8081/ -c 20 -d 10s                load on one server
+  tare doctor                                                  what this machine can measure
+  tare report last --html report.html                          the last run as a page
+
+'tare COMMAND -h' explains a command, 'tare --help' lists all of them.
+";
+
+/// The whole command line.
+pub fn command() -> clap::Command {
+    let mut command = Tare::command().version(version::SHORT);
+    // Whether io_uring works is tried only where it is asked for.
+    if std::env::args_os().any(|word| word == "--version") {
+        let long: &'static str = version::long().leak();
+        command = command.long_version(long);
+    }
+    for name in ["compare", "run", "load"] {
+        command = command.mut_subcommand(name, group);
+    }
+    command
 }
 
 pub fn run() -> Result<(), Failure> {
@@ -65,11 +113,17 @@ pub fn run() -> Result<(), Failure> {
     if name == "qperf" {
         return qperf::run_linked();
     }
-    let matches = Tare::command().try_get_matches().map_err(one_line)?;
+    completions::answer_shell();
+    if std::env::args_os().len() == 1 {
+        let _ = print(INTRODUCTION);
+        return Err(Failure::usage("no command given; try 'tare --help'"));
+    }
+    let matches = command().try_get_matches().map_err(one_line)?;
     let mut tare = Tare::from_arg_matches(&matches).map_err(one_line)?;
     if let (Command::Compare(args), Some((_, own))) = (&mut tare.command, matches.subcommand()) {
         args.record_order(own);
     }
+    paint::set(tare.color);
     match tare.command {
         Command::Compare(args) => compare::run(&args),
         Command::Run(args) => run::run(&args),
@@ -88,6 +142,8 @@ pub fn run() -> Result<(), Failure> {
         Command::Agent(args) => agent::run(&args),
         Command::Kubernetes(args) => kubernetes::run(&args),
         Command::Clean(args) => clean::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }
 

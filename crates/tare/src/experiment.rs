@@ -90,19 +90,22 @@ struct VariantTable {
 
 /// Reads an experiment: one plan, or the plans of a sweep. Paths in it are relative to the file.
 pub fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
-    let text = toml_file::read(path)?;
-    let source = Source { path, text: &text };
-    let file: ExperimentFile = source.parse().map_err(|error| match is_procedure_file(&text) {
+    parse(&Source { path, text: &toml_file::read(path)? })
+}
+
+pub fn parse(source: &Source<'_>) -> Result<Vec<Draft>, Failure> {
+    let file = source.parse().map_err(|error| match is_procedure_file(source.text) {
         true => {
-            Failure::usage(format!("{0}: a file of procedures: tare steps {0}", path.display()))
+            let path = source.path.display();
+            Failure::usage(format!("{path}: a file of procedures: tare steps {path}"))
         }
         false => error,
     })?;
-    plans(file, &source)
+    plans(file, source)
 }
 
 /// Whether a variant names a procedure, which `tare steps` runs.
-fn is_procedure_file(text: &str) -> bool {
+pub fn is_procedure_file(text: &str) -> bool {
     let table: Option<toml::Table> = text.parse().ok();
     let variants = table.as_ref().and_then(|table| table.get("variant")?.as_array());
     variants.is_some_and(|all| all.iter().any(|variant| variant.get("procedure").is_some()))

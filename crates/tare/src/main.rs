@@ -12,6 +12,8 @@ mod net;
 mod paint;
 mod qperf;
 mod run;
+mod shipped;
+mod similar;
 mod toml_file;
 
 use std::process::ExitCode;

@@ -2,14 +2,35 @@
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
-/// Colours the signs of a report if standard output is a terminal, unless `NO_COLOR` is set
-/// (<https://no-color.org>).
+/// When reports have colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum When {
+    /// If standard output is a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+    Auto,
+    Always,
+    Never,
+}
+
+static WHEN: OnceLock<When> = OnceLock::new();
+
+/// Sets when reports have colours, once for the whole process; else it is [`When::Auto`].
+pub fn set(when: When) {
+    let _ = WHEN.set(when);
+}
+
+/// Colours the signs of a report.
 pub fn paint(text: &str) -> Cow<'_, str> {
-    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    match wants_none || !std::io::stdout().is_terminal() {
-        true => text.into(),
-        false => coloured(text).into(),
+    let wants_none = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_coloured = match WHEN.get().unwrap_or(&When::Auto) {
+        When::Auto => !wants_none() && std::io::stdout().is_terminal(),
+        When::Always => true,
+        When::Never => false,
+    };
+    match is_coloured {
+        true => coloured(text).into(),
+        false => text.into(),
     }
 }
 

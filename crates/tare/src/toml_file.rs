@@ -8,6 +8,8 @@ use tare_io::files::open_input;
 
 use tare_model::Failure;
 
+use crate::similar::closest;
+
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 pub fn read(path: &Path) -> Result<String, Failure> {
@@ -65,16 +67,15 @@ pub fn nearest(message: &str) -> Option<String> {
     let mut quoted = rest.split('`').skip(1).step_by(2);
     let unknown = quoted.next()?;
     let mut known: Vec<&str> = quoted.collect();
-    known.sort_by_key(|name| strsim::damerau_levenshtein(name, unknown));
-    let first = *known.first()?;
-    known[1..].sort_unstable();
-    let others = known[1..].join(", ");
-    let close = strsim::damerau_levenshtein(first, unknown) <= unknown.len().max(first.len()) / 2;
-    Some(match (close, others.is_empty()) {
-        (true, false) => {
-            format!("unknown {what} '{unknown}'; did you mean '{first}'? (others are {others})")
+    known.sort_unstable();
+    let meant = closest(unknown, known.iter().copied());
+    known.retain(|name| Some(*name) != meant);
+    let others = known.join(", ");
+    Some(match (meant, others.is_empty()) {
+        (Some(meant), false) => {
+            format!("unknown {what} '{unknown}'; did you mean '{meant}'? (others are {others})")
         }
-        (true, true) => format!("unknown {what} '{unknown}'; did you mean '{first}'?"),
-        (false, _) => format!("unknown {what} '{unknown}'; known are {}", known.join(", ")),
+        (Some(meant), true) => format!("unknown {what} '{unknown}'; did you mean '{meant}'?"),
+        (None, _) => format!("unknown {what} '{unknown}'; known are {others}"),
     })
 }

@@ -63,6 +63,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     lines.extend(programs_found());
     lines.extend(places());
     lines.push(store());
+    lines.push(first_try());
     say(lines.into_iter().map(|(what, text)| format!("{what:<12} {text}\n")).collect())?;
     if args.noise {
         let stop = Arc::new(AtomicBool::new(false));
@@ -223,6 +224,21 @@ fn store() -> Line {
         Err(failure) => failure.to_string(),
     };
     ("store", text)
+}
+
+/// Returns the command to begin with on this machine.
+fn first_try() -> Line {
+    let text = match (programs::find(&["nginx"]), programs::find(&["apache2", "httpd"])) {
+        (Some(_), Some(_)) => "tare run nginx-access-log (tare run --list has others)",
+        (Some(_), None) => {
+            "tare compare 'a=nginx -c /your.conf -g \"daemon off;\"' …, or tare run --list"
+        }
+        (None, _) => {
+            "tare compare 'a=tare target --listen 127.0.0.1:{port}' 'b=tare target --listen \
+             127.0.0.1:{port} --busy 2us', or two servers of your own"
+        }
+    };
+    ("try", text.to_owned())
 }
 
 /// Compares two identical servers for `time` and reports the resolution reached.

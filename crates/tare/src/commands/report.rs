@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use tare_model::Metric;
 use tare_report::formats::{Document, Form};
 use tare_report::pair::PairDocument;
@@ -14,7 +15,7 @@ use tare_report::sweep::document::SweepDocument;
 use tare_results::{conclude, document_of, is_running, plan_of};
 use tare_store::Store;
 
-use super::import;
+use super::{completions, import};
 use crate::load::outputs::{Outputs, files_of, print, print_report};
 use crate::run::cpus_and_folders::store_path;
 use crate::run::gate::{self, Gate};
@@ -34,10 +35,11 @@ use tare_model::Failure;
 #[command(verbatim_doc_comment)]
 pub struct Report {
     /// Run number or 'last'; 3-8 for the runs of a sweep
-    #[arg(value_name = "RUN", default_value = "last")]
+    #[arg(value_name = "RUN", default_value = "last",
+          add = ArgValueCandidates::new(completions::runs))]
     run: String,
     /// Later run to compare with the first; --fail-if then applies to the change
-    #[arg(value_name = "LATER")]
+    #[arg(value_name = "LATER", add = ArgValueCandidates::new(completions::runs))]
     later: Option<String>,
     /// Write the report as JSON to this file, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]

@@ -1,36 +1,50 @@
-//! `tare run FILE.toml`: runs an experiment.
+//! `tare run FILE.toml` or `tare run NAME`: runs an experiment.
 
-use std::path::PathBuf;
+mod list;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tare_model::plan::Plan;
+use clap_complete::ArgValueCandidates;
+use tare_model::plan::{Draft, Plan};
 use tare_model::{Failure, Fault};
 use tare_report::format::counted;
 
 use super::compare::{Choices, OutputArgs};
+use super::completions;
 use crate::experiment;
-use crate::load::outputs::print;
+use crate::load::outputs::{print, print_report};
 use crate::run::begin::{resume, run_new};
 use crate::run::machine::{absent, check_machine, describe, without};
 use crate::run::sweep::{self, run_sweep};
+use crate::shipped::{self, Shipped};
+use crate::toml_file::Source;
 
-/// Run an experiment file: compare its variants under load, with confidence intervals
+/// Run an experiment: compare its variants under load, with confidence intervals
 ///
-/// The file defines servers, variants, load, and when to stop; see docs/experiments.md. Flags
-/// override the file.
+/// An experiment defines servers, variants, load, and when to stop. tare has ready-made ones
+/// (--list); docs/experiments.md explains how to write a file. Flags override the file.
 ///
-/// Example: tare run experiments/nginx-access-log.toml --precision 1%
+/// Example: tare run nginx-access-log --precision 1%
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
-    /// Experiment file
-    #[arg(value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
+    /// Experiment file, or the name of a ready-made experiment
+    #[arg(value_name = "FILE|NAME", add = ArgValueCandidates::new(completions::experiments),
+          required_unless_present_any = ["resume", "list"],
+          conflicts_with_all = ["resume", "list"])]
     file: Option<PathBuf>,
+    /// List the ready-made experiments, and what this machine lacks for each
+    #[arg(long, conflicts_with_all = ["resume", "dry_run", "copy"])]
+    list: bool,
+    /// Copy the ready-made experiment into the current folder, to change it; start nothing
+    #[arg(long, conflicts_with_all = ["resume", "dry_run"])]
+    copy: bool,
     /// Resume a stored run (its number, or 'last') with the same plan and seed
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(completions::runs))]
     resume: Option<String>,
     /// Variant to compare the others with; default: the file's baseline
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(completions::variants))]
     baseline: Option<String>,
     /// Print the plan with all defaults and what would be started; start nothing
     #[arg(long, conflicts_with = "resume")]
@@ -58,15 +72,26 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             args.outputs.options(plan).map(drop)
         });
     }
+    if args.list {
+        return print_report(&list::ready_made()).map_err(|error| failed_output(&error));
+    }
     let Some(file) = &args.file else {
-        return Err(Failure::usage("no experiment file given; name one, or --resume RUN"));
+        return Err(Failure::usage("no experiment given; name one, or --resume RUN"));
+    };
+    let shipped = shipped::named(file).transpose()?;
+    if args.copy {
+        return copy(file, shipped);
+    }
+    let drafts = match shipped {
+        None => experiment::read(file)?,
+        Some(shipped) => read_shipped(shipped)?,
     };
     let in_file = |failure: Failure| match failure.fault {
         Fault::Usage => failure.map(|text| format!("{}: {text}", file.display())),
         _ => failure,
     };
     let mut plans = Vec::new();
-    for mut plan in experiment::read(file)? {
+    for mut plan in drafts {
         args.choices.change(&mut plan);
         if let Some(name) = &args.baseline {
             plan.rebase(name)?;
@@ -86,8 +111,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             text.push_str(&format!("the above is the first of {} cells:\n", plans.len()));
             plans.iter().for_each(|plan| text.push_str(&format!("  {}\n", plan.name)));
         }
-        return print(&text)
-            .map_err(|error| Failure::environment(format!("standard output: {error}")));
+        return say(&text);
     }
     // Cells of a sweep have the same places.
     let absent = absent(first).map_err(in_file)?;
@@ -97,6 +121,38 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         [plan] if plan.cell.is_empty() => run_new(plan, &options),
         cells => run_sweep(cells, &options),
     }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    print(text).map_err(|error| failed_output(&error))
+}
+
+fn failed_output(error: &std::io::Error) -> Failure {
+    Failure::environment(format!("standard output: {error}"))
+}
+
+/// Reads an experiment of the program's own, which has no files beside it.
+fn read_shipped(shipped: Shipped) -> Result<Vec<Draft>, Failure> {
+    let Shipped { name, text } = shipped;
+    let runs_with = match experiment::is_procedure_file(text) {
+        true => "steps",
+        false if shipped.companions().next().is_some() => "run",
+        false => return experiment::parse(&Source { path: Path::new(name), text }),
+    };
+    Err(Failure::usage(format!(
+        "{name} needs files beside it: 'tare run --copy {name}' writes them here, 'tare {runs_with} \
+         {name}.toml' then runs it"
+    )))
+}
+
+fn copy(file: &Path, shipped: Option<Shipped>) -> Result<(), Failure> {
+    let Some(shipped) = shipped else {
+        let text = "not the name of a ready-made experiment (tare run --list)";
+        return Err(Failure::flag("--copy", &file.display().to_string(), text));
+    };
+    let written = shipped.copy_to(Path::new(""))?;
+    let lines = written.iter().map(|path| format!("wrote {}\n", path.display()));
+    say(&lines.collect::<String>())
 }
 
 fn dry_run(plan: &Plan) -> Result<String, Failure> {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use tare_io::DurationNs;
 use tare_model::plain;
 use tare_model::plan::PlanParts;
@@ -14,6 +15,7 @@ use tare_results::{Conclusion, Conclusions, conclusions, is_running, plan_of};
 use tare_stats::Verdict;
 use tare_store::{RunFilter, RunRow, Store};
 
+use super::completions;
 use crate::load::outputs::print;
 use crate::run::cpus_and_folders::store_path;
 use tare_model::Failure;
@@ -36,7 +38,8 @@ pub struct Runs {
     #[arg(long, value_name = "RUNS", value_delimiter = ',', conflicts_with_all = ["contains", "events", "all"])]
     delete: Vec<String>,
     /// Print the log of this run: tare's decisions and the servers' output
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["contains", "all"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["contains", "all"],
+          add = ArgValueCandidates::new(completions::runs))]
     events: Option<String>,
     /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]

@@ -215,7 +215,7 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         (
             "may_differ = [\"body\"",
             "may_differ = [\"certificate\"",
-            "unknown word 'certificate'; known are status, body",
+            "unknown word 'certificate'; known are body, connection, headers",
         ),
         (
             "may_differ = [\"body\"",

@@ -137,7 +137,7 @@ pub fn print(text: &str) -> std::io::Result<()> {
     to_stdout(&plain::lines(text))
 }
 
-/// Prints a report as `print` does, with coloured signs on a terminal.
+/// Prints a report as `print` does, with coloured signs.
 pub fn print_report(text: &str) -> std::io::Result<()> {
     to_stdout(&paint(&plain::lines(text)))
 }

@@ -59,7 +59,7 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
 }
 
 /// Fails if a variant's server, layers or places are not available on this machine.
-fn check_available(variant: &Variant) -> Result<(), Failure> {
+pub fn check_available(variant: &Variant) -> Result<(), Failure> {
     describe(variant)?;
     variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
     places::check(&variant.place)?;

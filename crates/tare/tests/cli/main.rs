@@ -22,6 +22,7 @@ mod mistakes;
 mod net;
 mod pair;
 mod planted;
+mod ready_made;
 mod requests;
 mod steps;
 mod stored_runs;
