@@ -8,6 +8,7 @@
 #
 #   make test-real    with filters, a browser, other tools, and the clock
 #   make test-servers with Node.js, a JVM, uvicorn and gunicorn
+#   make test-install with what make dist packed, in bare systems; as root
 #   make test-places  with namespaces, containers, virtual machines, `kill -9`; as root
 #   make test-layers  with proxies, sidecars, gateways and a TCP bypass; as root
 #   make test-cluster with a Kubernetes: KUBECONFIG's, or one that is started for it; as root
@@ -18,6 +19,7 @@
 #   make setup   install what all of this needs (Debian packages, and tools from registries)
 #   make build   the program: target/release/tare
 #   make release the same, optimised as a whole: target/fat/tare, for bench and for others
+#   make dist    what others install: a static program in a tarball, a .deb and an image
 #   make filters nginx's filter module and the filter libraries: target/filters
 #   make agent   the static program that runs inside places: target/agent/tare-agent
 #   make cluster a real Kubernetes on this machine, NODES=1 to 3 (2); cluster-down ends it
@@ -67,8 +69,8 @@ FUZZ_RUNS ?= 10000000
 NODES ?= 2
 
 .PHONY: build release agent shop filters run check lint gate release-check \
-        test test-real test-servers test-places test-layers test-cluster test-mesh \
-        setup setup-gate setup-run setup-real setup-servers setup-places setup-layers setup-cluster setup-bench \
+        dist test test-real test-install test-servers test-places test-layers test-cluster test-mesh \
+        setup setup-gate setup-run setup-install setup-real setup-servers setup-places setup-layers setup-cluster setup-bench \
         setup-fuzz cluster cluster-down clusters clusters-down mesh report-pictures \
         bench bench-smoke fuzz fuzz-smoke clean
 
@@ -97,6 +99,10 @@ release: setup-run
 	install -D -s target/agent-build/$(HOST_TARGET)/fat/tare-agent target/fat/agent/tare-agent
 	@echo "make: built target/fat/tare"
 
+# A tarball, a Debian package, a container image: target/dist.
+dist: setup-run
+	scripts/dist
+
 # Eleven small services to deploy; static, as images are.
 shop: setup-run
 	$(STATIC) --release -p tare-shop
@@ -112,7 +118,7 @@ run: setup-run
 	@echo "make: measuring what filters cost in nginx, for three minutes at most"
 	target/release/tare run experiments/nginx-filters.toml
 
-setup: setup-gate setup-real setup-servers setup-places setup-layers setup-cluster setup-fuzz setup-bench
+setup: setup-gate setup-real setup-install setup-servers setup-places setup-layers setup-cluster setup-fuzz setup-bench
 
 setup-gate:
 	@scripts/install-packages $(GATE_PACKAGES)
@@ -126,6 +132,10 @@ setup-run:
 setup-places:
 	@scripts/install-packages $(PLACE_PACKAGES)
 	@scripts/install-runsc
+
+setup-install: setup-run
+	@scripts/install-packages debootstrap busybox-static podman runc
+	@scripts/make-roots
 
 setup-real: setup-run
 	@scripts/install-packages $(REAL_PACKAGES)
@@ -178,6 +188,11 @@ test-real: setup-real filters
 
 test-servers: setup-servers
 	scripts/suite servers -p tare --test servers -- --test-threads=1
+
+# What `make dist` packed, in bare systems.
+test-install: setup-install
+	@test -f target/dist/SHA256SUMS || $(MAKE) --no-print-directory dist
+	scripts/suite install -p tare --test install -- --test-threads=1
 
 test-places: setup-run setup-places filters agent
 	scripts/suite places -p tare --test places -- --test-threads=1

@@ -20,6 +20,13 @@ impl Plugin {
     /// Loads a library and initialises it with `prefix`. An error has one line.
     pub fn load(path: &Path, prefix: &CStr) -> Result<Self, String> {
         let text = path.to_string_lossy();
+        if cfg!(target_feature = "crt-static") {
+            let text = format!(
+                "{text} cannot be loaded by this static program; tare built from its sources (make \
+                 build, cargo install) loads it"
+            );
+            return Err(text);
+        }
         let name = CString::new(text.as_bytes()).map_err(|_| format!("{text}: a zero byte"))?;
         // SAFETY: a C string, and constants that dlopen knows. The library's own code runs.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

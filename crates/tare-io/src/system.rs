@@ -223,3 +223,22 @@ pub fn is_ignored(signal: i32) -> bool {
     };
     action.sa_sigaction == libc::SIG_IGN
 }
+
+/// Makes a static program resolve names and users by files and DNS alone. The modules that
+/// /etc/nsswitch.conf may name belong to the system's C library, which is not this program's. Call
+/// this before any thread is started.
+pub fn use_own_name_services() {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    {
+        use std::ffi::{c_char, c_int};
+        unsafe extern "C" {
+            fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
+        }
+        for (database, services) in
+            [(c"hosts", c"files dns"), (c"passwd", c"files"), (c"group", c"files")]
+        {
+            // SAFETY: two C strings, which glibc copies; no other thread looks anything up yet.
+            unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) };
+        }
+    }
+}

@@ -289,7 +289,7 @@ impl From<std::io::Error> for Why {
 impl From<OwnedError> for Why {
     fn from(error: OwnedError) -> Self {
         Self(format!(
-            "{error}; give a place that only you can write to (--store FILE; with sudo: sudo -H)"
+            "{error}; give a place that only you can write to (--store FILE, or set XDG_DATA_HOME; with sudo: sudo -H)"
         ))
     }
 }

@@ -23,6 +23,7 @@ use tare_model::{Failure, Fault};
 
 fn main() -> ExitCode {
     tare_io::owned::restrict_umask_and_path();
+    tare_io::system::use_own_name_services();
     load::interrupt::exit_on_early_interrupt();
     // The panic message has already been printed.
     let bug = || Err(Failure::bug("this is a bug in tare; please report the lines above"));

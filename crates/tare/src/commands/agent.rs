@@ -32,11 +32,19 @@ struct Image {
     /// The image's name
     #[arg(long, value_name = "NAME", default_value = "localhost/tare-agent:1")]
     name: String,
+    /// Write an image of this program and the agent instead, both static
+    #[arg(long, value_name = "PROGRAM", hide = true, requires = "agent")]
+    tare: Option<PathBuf>,
+    #[arg(long, value_name = "PROGRAM", hide = true, requires = "tare")]
+    agent: Option<PathBuf>,
 }
 
 pub fn run(args: &Agent) -> Result<(), Failure> {
-    let Command::Image(Image { file, name }) = &args.command;
-    image::write(file, name)?;
+    let Command::Image(Image { file, name, tare, agent }) = &args.command;
+    match tare.as_ref().zip(agent.as_ref()) {
+        Some((tare, agent)) => image::write_tare(file, name, tare, agent)?,
+        None => image::write_agent(file, name)?,
+    }
     let text = format!("{}: image {name}\n", file.display());
     print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }

@@ -1,5 +1,5 @@
-//! The agent as an OCI image archive with one layer, for clusters that forbid copying programs into
-//! containers.
+//! OCI image archives with one layer: of the agent, for clusters that forbid copying programs into
+//! containers, and of tare.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,29 +13,67 @@ use tare_model::Failure;
 
 pub const AGENT_IN_IMAGE: &str = "/tare-agent";
 
-/// Writes the archive; `name` is the image's name once it is loaded.
-pub fn write(to: &Path, name: &str) -> Result<(), Failure> {
-    let agent = agent_file::find()?;
-    let program = std::fs::read(&agent).map_err(|e| Failure::file("read", &agent, e))?;
+/// Files and settings of an image.
+struct Image {
+    /// Absolute paths, and contents. A path that ends with a slash is a folder for everyone.
+    files: Vec<(&'static str, Vec<u8>)>,
+    entrypoint: &'static str,
+    arguments: &'static [&'static str],
+    architecture: &'static str,
+}
+
+/// Writes the archive of the agent; `name` is the image's name once it is loaded.
+pub fn write_agent(to: &Path, name: &str) -> Result<(), Failure> {
+    let (agent, architecture) = read_program(&agent_file::find()?)?;
+    let files = vec![(AGENT_IN_IMAGE, agent)];
+    let image = Image { files, entrypoint: AGENT_IN_IMAGE, arguments: &["hold"], architecture };
+    write(to, name, &image)
+}
+
+/// Writes the archive of tare and its agent.
+pub fn write_tare(to: &Path, name: &str, tare: &Path, agent: &Path) -> Result<(), Failure> {
+    const TARE: &str = "/usr/bin/tare";
+    let (tare, architecture) = read_program(tare)?;
+    let (agent, _) = read_program(agent)?;
+    let files = vec![("/tmp/", Vec::new()), (TARE, tare), ("/usr/lib/tare/tare-agent", agent)];
+    write(to, name, &Image { files, entrypoint: TARE, arguments: &[], architecture })
+}
+
+/// Reads a program; returns it with its architecture's name in images.
+fn read_program(path: &Path) -> Result<(Vec<u8>, &'static str), Failure> {
+    let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, e))?;
+    match bytes.get(..20) {
+        Some([0x7f, b'E', b'L', b'F', .., 62, 0]) => Ok((bytes, "amd64")),
+        Some([0x7f, b'E', b'L', b'F', .., 183, 0]) => Ok((bytes, "arm64")),
+        _ => {
+            let text = format!("{}: not a program for x86-64 or arm64", path.display());
+            Err(Failure::usage(text))
+        }
+    }
+}
+
+fn write(to: &Path, name: &str, image: &Image) -> Result<(), Failure> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "./:-_@".contains(c);
     if name.is_empty() || !name.chars().all(plain) {
         let text = format!("'{}' is not the name of an image", name.escape_debug());
         return Err(Failure::usage(text));
     }
     let mut all = Vec::new();
-    let written =
-        archive(&program, name, &mut all).and_then(|()| OutputFile::find(to)?.write(&all));
+    let written = archive(image, name, &mut all).and_then(|()| OutputFile::find(to)?.write(&all));
     written.map_err(|e| Failure::file("write", to, e))
 }
 
-fn archive(program: &[u8], name: &str, out: &mut impl Write) -> io::Result<()> {
+fn archive(image: &Image, name: &str, out: &mut impl Write) -> io::Result<()> {
     let mut layer = Vec::new();
-    entry(&mut layer, AGENT_IN_IMAGE.trim_start_matches('/'), 0o755, program)?;
+    for (path, bytes) in &image.files {
+        let mode = if path.ends_with('/') { 0o1777 } else { 0o755 };
+        entry(&mut layer, path.trim_start_matches('/'), mode, bytes)?;
+    }
     end(&mut layer)?;
     let config = json!({
-        "architecture": "amd64",
+        "architecture": image.architecture,
         "os": "linux",
-        "config": {"Entrypoint": [AGENT_IN_IMAGE], "Cmd": ["hold"]},
+        "config": {"Entrypoint": [image.entrypoint], "Cmd": image.arguments},
         "rootfs": {"type": "layers", "diff_ids": [sha256(&layer)]},
     });
     let config = config.to_string().into_bytes();
@@ -72,8 +110,8 @@ fn sha256(bytes: &[u8]) -> String {
 
 const BLOCK: usize = 512;
 
-/// Writes a file in ustar format. It belongs to root and has no timestamp, so that the same agent
-/// always makes the same image.
+/// Writes a file or folder in ustar format. It belongs to root and has no timestamp, so that the
+/// same program always makes the same image.
 fn entry(out: &mut impl Write, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let mut header = [0u8; BLOCK];
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
@@ -84,7 +122,7 @@ fn entry(out: &mut impl Write, name: &str, mode: u32, bytes: &[u8]) -> io::Resul
     put(124, format!("{:011o}", bytes.len()).as_bytes());
     put(136, b"00000000000");
     put(148, b"        ");
-    put(156, b"0");
+    put(156, if name.ends_with('/') { b"5" } else { b"0" });
     put(257, b"ustar\x0000");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
@@ -108,7 +146,13 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("image.tar");
         let mut file = std::fs::File::create(&path).unwrap();
-        archive(b"the agent", "r/agent:1", &mut file).unwrap();
+        let image = Image {
+            files: vec![("/tmp/", Vec::new()), (AGENT_IN_IMAGE, b"the agent".to_vec())],
+            entrypoint: AGENT_IN_IMAGE,
+            arguments: &["hold"],
+            architecture: "arm64",
+        };
+        archive(&image, "r/agent:1", &mut file).unwrap();
         let tar = |words: &[&str]| {
             let mut command = std::process::Command::new("tar");
             let done = command.args(words).arg("-f").arg(&path).output().unwrap();
@@ -128,7 +172,9 @@ mod tests {
         assert_eq!(config["config"]["Entrypoint"][0], AGENT_IN_IMAGE);
         let layer = blob(&manifest["layers"][0]["digest"]);
         assert_eq!(config["rootfs"]["diff_ids"][0], sha256(&layer));
-        assert!(layer.windows(9).any(|window| window == b"the agent"));
+        std::fs::write(&path, layer).unwrap();
+        assert_eq!(tar(&["-t"]), b"tmp/\ntare-agent\n");
+        assert_eq!(tar(&["-xO", "tare-agent"]), b"the agent");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
