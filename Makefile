@@ -44,7 +44,7 @@ FILTER_PACKAGES := nginx nginx-dev clang lld wabt libluajit-5.1-dev
 RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES)
 # What places are made with; runsc is built from its Go module where Go is there.
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
-                  qemu-system-x86 openssh-client openssh-server apache2-bin
+                  qemu-system-x86 openssh-client openssh-server apache2-bin busybox-static
 # What a Kubernetes on this machine is made of, beside what scripts/cluster/build builds.
 CLUSTER_PACKAGES := build-essential busybox-static conntrack containerd containernetworking-plugins \
                     apache2-bin crun ebtables etcd-server ethtool iproute2 iptables nftables nginx openssl \
@@ -101,7 +101,7 @@ release: setup-run
 
 # A tarball, a Debian package, a container image: target/dist.
 dist: setup-run
-	scripts/dist
+	scripts/dist $(TARGET)
 
 # Eleven small services to deploy; static, as images are.
 shop: setup-run
@@ -191,7 +191,8 @@ test-servers: setup-servers
 
 # What `make dist` packed, in bare systems.
 test-install: setup-install
-	@test -f target/dist/SHA256SUMS || $(MAKE) --no-print-directory dist
+	@grep -qs "commit $$(git rev-parse --short=12 HEAD)$$" target/dist/*.BUILD || \
+	    $(MAKE) --no-print-directory dist
 	scripts/suite install -p tare --test install -- --test-threads=1
 
 test-places: setup-run setup-places filters agent

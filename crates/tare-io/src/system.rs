@@ -171,12 +171,17 @@ pub fn errno_text(errno: i32) -> String {
 
 /// Columns of the terminal on standard error, if it is one.
 pub fn terminal_columns() -> Option<u16> {
+    terminal_size().map(|(columns, _)| columns)
+}
+
+/// Returns the columns and rows of the terminal on standard error.
+pub fn terminal_size() -> Option<(u16, u16)> {
     // SAFETY: an all-zero winsize is valid, and the call fills it.
     let (done, size) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         (libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size), size)
     };
-    (done == 0 && size.ws_col > 0).then_some(size.ws_col)
+    (done == 0 && size.ws_col > 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// Calls `handler` at each of these signals. It must only do what a signal handler may: touch

@@ -276,6 +276,16 @@ impl PlanParts {
         self.check_cold()?;
         if self.measures_startup() {
             self.all_are_started("startup")?;
+            let chooses = |variant: &&Variant| {
+                variant.url.contains("{port}") && !variant.server.facts().listens_on_given_port()
+            };
+            if let Some(variant) = self.variants.iter().find(chooses) {
+                return Err(Invalid(format!(
+                    "startup: variant '{}': write {{port}} or $PORT in its command: looking for its \
+                     port would count as its time",
+                    variant.name
+                )));
+            }
         }
         let tls_only_key = self.load.http().and_then(|http| http.tls.tls_only_key());
         if let Some(key) = tls_only_key.filter(|_| !self.variants.iter().any(Variant::is_tls)) {

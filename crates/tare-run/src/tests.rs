@@ -69,6 +69,7 @@ fn by_default() -> PlanParts {
 fn command() -> ServerSpec {
     ServerSpec::Command(CommandSpec {
         command: "serve {port}".into(),
+        argv: Vec::new(),
         env: Default::default(),
         ready_within_ms: 5000,
         access_log: None,

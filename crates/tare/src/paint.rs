@@ -22,9 +22,14 @@ pub fn set(when: When) {
 
 /// Colours the signs of a report.
 pub fn paint(text: &str) -> Cow<'_, str> {
+    coloured_for(text, std::io::stdout().is_terminal())
+}
+
+/// Colours signs, if they go to a terminal or colours are asked for.
+pub fn coloured_for(text: &str, is_terminal: bool) -> Cow<'_, str> {
     let wants_none = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_coloured = match WHEN.get().unwrap_or(&When::Auto) {
-        When::Auto => !wants_none() && std::io::stdout().is_terminal(),
+        When::Auto => !wants_none() && is_terminal,
         When::Always => true,
         When::Never => false,
     };

@@ -1,6 +1,6 @@
 //! Experiments that the program carries, so that it needs no checkout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -51,27 +51,50 @@ impl Shipped {
         FILES.iter().copied().filter(move |(path, _)| of_it(path))
     }
 
+    /// Returns what is missing beside an installed program, if that does not suffice.
+    pub fn needs_sources(&self) -> Option<String> {
+        let texts = self.companions().map(|(_, text)| text).chain([self.text]);
+        let builds = texts.into_iter().any(|text| text.contains("target/shop"));
+        builds.then(|| format!("{} needs programs of tare's sources: make shop", self.name))
+    }
+
     /// Writes the experiment and the files that come with it into the folder; returns their paths.
     /// Replaces no file.
     pub fn copy_to(&self, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         let own = format!("{}.toml", self.name);
         let beside = self.companions().map(|(path, text)| (folder.join(path), text));
         let all: BTreeMap<PathBuf, &str> = beside.chain([(folder.join(own), self.text)]).collect();
-        if let Some(path) = all.keys().find(|path| path.symlink_metadata().is_ok()) {
+        // Folders are new as well: files in another user's could be replaced before they are run.
+        let folders: BTreeSet<PathBuf> = all
+            .keys()
+            .filter_map(|path| path.parent())
+            .filter(|parent| *parent != folder)
+            .map(Path::to_owned)
+            .collect();
+        let exists = |path: &&PathBuf| path.symlink_metadata().is_ok();
+        if let Some(path) = folders.iter().chain(all.keys()).find(exists) {
             let text = format!("{} exists; it is not replaced", path.display());
             return Err(Failure::usage(text));
         }
-        for (path, text) in &all {
-            write_new(path, text).map_err(|error| Failure::file("write", path, error))?;
-        }
+        let write = || -> Result<(), Failure> {
+            for path in &folders {
+                std::fs::create_dir(path).map_err(|error| Failure::file("make", path, error))?;
+            }
+            for (path, text) in &all {
+                write_new(path, text).map_err(|error| Failure::file("write", path, error))?;
+            }
+            Ok(())
+        };
+        write().inspect_err(|_| {
+            // Nothing of this existed before.
+            all.keys().for_each(|path| drop(std::fs::remove_file(path)));
+            folders.iter().for_each(|path| drop(std::fs::remove_dir(path)));
+        })?;
         Ok(all.into_keys().collect())
     }
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
     // Scripts say with which program they run.
     let mode = if text.starts_with("#!") { 0o755 } else { 0o644 };
     let mut file =

@@ -1,7 +1,6 @@
 //! A server run by this process: started in its own process group and control group, with its
 //! output drained and its end enforced.
 
-use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -101,8 +100,8 @@ const GRACE: DurationNs = DurationNs::from_secs(3);
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 /// Interval of attempts to connect to a server that is starting.
 const READY_CHECK: DurationNs = DurationNs::from_us(500);
-/// How often a server that chooses its port is asked for it, and how long it must be the only one:
-/// a server may open a second port after the first.
+/// How often the port of a server that chooses it is looked for, and how long it must be the only
+/// one: a server may open a second port after the first.
 const PORT_CHECK: DurationNs = DurationNs::from_ms(20);
 const PORT_SETTLED: DurationNs = DurationNs::from_ms(200);
 /// The interval for a server that tare did not start.
@@ -256,7 +255,7 @@ impl LocalServer {
         let (mut seen, mut looked) = (None, self.started);
         loop {
             let address = self.launch_spec.address;
-            if answers(address) {
+            if !self.launch_spec.chooses_port && answers(address) {
                 return Ok(address.port());
             }
             // A server that ended is an error even if its end is what set `stop`.
@@ -266,32 +265,39 @@ impl LocalServer {
             }
             if self.launch_spec.chooses_port && monotonic_now().since(looked) > PORT_CHECK {
                 looked = monotonic_now();
-                seen = self.only_port(seen);
-                if let Some((port, since)) = seen
-                    && monotonic_now().since(since) > PORT_SETTLED
-                    && answers(SocketAddr::new(address.ip(), port))
-                {
+                seen = self.only_port(seen)?;
+                let settled = |(port, since): (u16, Instant)| {
+                    port == address.port() || looked.since(since) > PORT_SETTLED
+                };
+                if let Some((port, _)) = seen.filter(|seen| settled(*seen)) {
                     self.launch_spec.address.set_port(port);
+                    return Ok(port);
                 }
             }
         }
     }
 
     /// Returns the only port on which the server listens, and since when it has been the only one.
-    fn only_port(&self, before: Option<(u16, Instant)>) -> Option<(u16, Instant)> {
-        let ports = self.ports();
-        let port = ports.first().copied().filter(|_| ports.len() == 1)?;
-        Some(before.filter(|(known, _)| *known == port).unwrap_or((port, monotonic_now())))
+    fn only_port(&self, before: Option<(u16, Instant)>) -> Result<Option<(u16, Instant)>, Failure> {
+        let found = listening::only_port(&self.members(), self.launch_spec.address.ip());
+        let port = found.map_err(|why| {
+            Failure::environment(format!(
+                "{}: {why}, so that requests could reach that: use {{port}} or $PORT in the \
+                 command, or --exclusive",
+                self.who
+            ))
+        })?;
+        let known = before.filter(|(known, _)| Some(*known) == port);
+        Ok(known.or_else(|| Some((port?, monotonic_now()))))
     }
 
-    /// Returns the ports on which its processes listen.
-    fn ports(&self) -> BTreeSet<u16> {
-        let members = match (&self.cgroup, &self.running) {
+    /// Returns its live processes.
+    fn members(&self) -> Vec<u32> {
+        match (&self.cgroup, &self.running) {
             (Some(cgroup), _) => cgroup.processes(),
             (None, Some(running)) => running.members(),
             (None, None) => Vec::new(),
-        };
-        listening::ports_of(&members)
+        }
     }
 
     /// Waits briefly for it to become ready; fails once it is dead or past `limit`.
@@ -351,15 +357,21 @@ impl LocalServer {
 
     /// Describes where it listens, if that is not the expected port; otherwise empty.
     fn where_it_listens(&self) -> String {
-        let (ports, own) = (self.ports(), self.launch_spec.address.port());
-        if ports.is_empty() || ports.contains(&own) {
+        let own = self.launch_spec.address;
+        let ports = listening::ports_of(&self.members());
+        if ports.is_empty() || ports.contains(&own.port()) {
             return String::new();
         }
+        let only = self.launch_spec.chooses_port && ports.len() == 1;
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-        format!(
-            "; it listens on port {}, not {own}: use {{port}} or $PORT in its command",
-            ports.join(" and ")
-        )
+        match only {
+            true => format!("; it listens on port {}, but not at {}", ports[0], own.ip()),
+            false => format!(
+                "; it listens on port {}, not {}: use {{port}} or $PORT in its command",
+                ports.join(" and "),
+                own.port()
+            ),
+        }
     }
 
     pub fn is_alive(&self) -> bool {

@@ -121,19 +121,23 @@ impl Container {
         let name = self.container();
         let mut argv: Vec<String> = ["run", "--rm"].map(str::to_owned).to_vec();
         let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
-        add(&["--interactive", "--name", &name, "--pull", "never", "--read-only"]);
-        add(&["--tmpfs", "/tmp:rw,nosuid,nodev,exec", "--tmpfs", "/run:rw,nosuid,nodev,exec"]);
+        add(&["--interactive", "--name", &name, "--pull", "never"]);
         add(&["--volume", &format!("{}:{INSIDE}:ro", agent.display()), "--entrypoint", INSIDE]);
-        add(&["--user", "0", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]);
+        add(&["--user", "0"]);
+        if !self.spec.writable {
+            add(&["--read-only", "--tmpfs", "/tmp:rw,nosuid,nodev,exec"]);
+            add(&["--tmpfs", "/run:rw,nosuid,nodev,exec"]);
+            add(&["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]);
+            for capability in CAPABILITIES {
+                add(&["--cap-add", capability.trim_start_matches("CAP_")]);
+            }
+        }
         // Engines request higher limits than a root without all capabilities may set.
         for (ulimit, name, most) in LIMITS {
             if let Some(limit) = hard_limit(name) {
                 let limit = limit.min(most);
                 add(&["--ulimit", &format!("{ulimit}={limit}:{limit}")]);
             }
-        }
-        for capability in CAPABILITIES {
-            add(&["--cap-add", capability.trim_start_matches("CAP_")]);
         }
         if let Some(runtime) = &self.spec.runtime {
             // podman takes this flag before its command (see below), other engines after it.

@@ -41,7 +41,10 @@ impl ServerKind for CommandSpec {
             let text = text.replace("{port}", &address.port().to_string());
             text.replace("{address}", &address.ip().to_string()).replace("{folder}", folder)
         };
-        let argv = vec!["/bin/sh".into(), "-c".into(), fill(&self.command)];
+        let argv = match self.argv.is_empty() {
+            true => vec!["/bin/sh".into(), "-c".into(), fill(&self.command)],
+            false => self.argv.clone(),
+        };
         let mut env: Vec<(String, String)> =
             self.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
         if !self.env.contains_key(PORT) {

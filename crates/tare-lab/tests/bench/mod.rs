@@ -75,6 +75,7 @@ pub fn command(text: &str) -> ServerSpec {
     let command = text.to_owned();
     ServerSpec::Command(CommandSpec {
         command,
+        argv: Vec::new(),
         env: Default::default(),
         ready_within_ms: 5000,
         access_log: None,

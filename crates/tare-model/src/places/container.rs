@@ -18,6 +18,10 @@ pub struct ContainerSpec {
     /// The engine's network; default: the engine's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Whether the server may write to the image's files and has the rights that the engine gives
+    /// by default, as most images expect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub writable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +38,8 @@ impl ContainerSpec {
     pub fn of_engine(engine: &str) -> Self {
         let engine = engine.to_owned();
         let image = String::new();
-        Self { image, engine, runtime: None, network: None, cpus: None, memory: None }
+        let (runtime, network) = (None, None);
+        Self { image, engine, runtime, network, writable: false, cpus: None, memory: None }
     }
 }
 

@@ -1,15 +1,16 @@
 //! `tare compare URL URL …`, `tare compare COMMAND COMMAND …`: compares servers.
 
-use std::collections::BTreeSet;
+mod image;
+mod variants;
+
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args};
+use clap::Args;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::Metric;
 use tare_model::cold::Cold;
 use tare_model::plan::{self, Draft, Plan, PlanParts, ReconnectEach, Slices, Stop};
-use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::{Difference, Variant};
 
 use crate::args::load::LoadArgs;
@@ -31,6 +32,7 @@ use tare_model::Failure;
 /// given as commands are started and restarted by tare: identical servers differ by several percent
 /// from launch to launch, and only restarts can separate that from a real cost. {port} and $PORT
 /// are the port that tare chooses; a command that uses neither is found by the port it listens on.
+/// docker://IMAGE is an image that an engine (podman, docker, nerdctl) has here.
 ///
 /// Example: tare compare './server-1.0 --port {port}' './server-1.1 --port {port}' -c 20
 ///
@@ -40,10 +42,10 @@ use tare_model::Failure;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Compare {
-    /// [NAME=]http://host:port/path, or [NAME=]'command'; for a command with a URL of its own, give
-    /// the URL by NAME=URL and the command by --launch
-    #[arg(value_name = "[NAME=]URL|COMMAND")]
-    variants: Vec<String>,
+    /// http://host:port/path, 'command' or docker://image, each with NAME= before it or without; for
+    /// a command with a URL of its own, give NAME=URL and --launch NAME='command'
+    #[arg(id = "variants", value_name = "[NAME=]URL|COMMAND|IMAGE")]
+    words: Vec<String>,
     /// Start and stop this server in each round: NAME='command'; repeatable; default URL:
     /// http://127.0.0.1:{port}/
     #[arg(long, value_name = "NAME=COMMAND")]
@@ -228,8 +230,6 @@ impl Choices {
     }
 }
 
-const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
-
 fn path(text: &str) -> Result<String, String> {
     if text.starts_with('/') { Ok(text.to_owned()) } else { Err("must begin with /".into()) }
 }
@@ -240,7 +240,7 @@ fn slice_length(text: &str) -> Result<DurationNs, String> {
 }
 
 fn plan(args: &Compare) -> Result<Plan, Failure> {
-    let mut variants = variants(args)?;
+    let mut variants = args.variants()?;
     variants.iter_mut().take(1).for_each(|first| first.baseline = true);
     let of_launches = [
         ("--server-cpus", args.server_cpus.is_some()),
@@ -294,142 +294,10 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
-    let mut variants = Vec::new();
-    let variant = |name: &str, url: &str| Variant {
-        exclusive: args.exclusive,
-        ..Variant::new(name, url, ServerSpec::External)
-    };
-    let mut of_launches = "http://127.0.0.1:{port}/";
-    let mut is_given = false;
-    let (commands, urls): (Vec<_>, Vec<_>) =
-        args.named().into_iter().partition(|(_, value)| is_command(value));
-    for (name, url) in urls {
-        // A URL with {port} and no name applies to all launched servers without a URL of their own.
-        let starts = !args.launch.is_empty() || !commands.is_empty();
-        if name == url && url.contains("{port}") && starts {
-            if std::mem::replace(&mut is_given, true) {
-                let allowed = "two URLs without a name have {port}; write NAME=URL";
-                return Err(Failure::usage(format!("{url}: {allowed}")));
-            }
-            of_launches = url;
-            continue;
-        }
-        if !url.contains(['.', ':', '/']) && url != "localhost" {
-            return Err(Failure::usage(format!(
-                "{url}: neither a URL (http://host:port/) nor a command ('{url} --port {{port}}', \
-                 ./{url})"
-            )));
-        }
-        variants.push(variant(&name, url));
-    }
-    let launches: Result<Vec<(String, &str)>, Failure> =
-        args.launch.iter().map(|text| launch(text)).collect();
-    for (name, command) in commands.into_iter().chain(launches?) {
-        let server = ServerSpec::Command(CommandSpec {
-            command: command.to_owned(),
-            env: Default::default(),
-            ready_within_ms: args.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
-            access_log: None,
-        });
-        match variants.iter_mut().find(|variant| variant.name == name) {
-            Some(known) if known.server == ServerSpec::External => known.server = server,
-            Some(_) => {
-                let text = format!("two commands are called '{name}'; name each: NAME='command'");
-                return Err(Failure::usage(text));
-            }
-            None => {
-                variants.push(Variant { server, ..variant(&name, of_launches) });
-            }
-        }
-    }
-    for text in &args.unix_socket {
-        let (name, path) = text.split_once('=').unwrap_or_default();
-        let Some(variant) = variants.iter_mut().find(|variant| variant.name == name) else {
-            let allowed = "write NAME=PATH with the name of a variant, for example a=/run/a.sock";
-            return Err(Failure::flag("--unix-socket", text, allowed));
-        };
-        if path.is_empty() || variant.unix_socket.is_some() {
-            let allowed = "write one path for each variant";
-            return Err(Failure::flag("--unix-socket", text, allowed));
-        }
-        variant.unix_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
-    }
-    // The first variant typed, by URL or by --launch, is the baseline.
-    let at = |variant: &Variant| args.typed.iter().position(|name| *name == variant.name);
-    variants.sort_by_key(|variant| at(variant).unwrap_or(usize::MAX));
-    Ok(variants)
-}
-
 /// Returns the paths listed in the --urls file; the variants give the servers.
 fn paths(args: &Compare) -> Result<Vec<String>, Failure> {
     let Some(file) = &args.urls else { return Ok(Vec::new()) };
     url_list::paths(file)
-}
-
-/// Splits `NAME=VALUE`. What stands before a '=' in a URL or command is no name.
-fn name_and_value(text: &str) -> (Option<&str>, &str) {
-    match text.split_once('=') {
-        Some((name, value)) if !name.contains(['/', ':', '?']) => {
-            let splits_a_command = name.contains(' ') && is_command(value);
-            if splits_a_command { (None, text) } else { (Some(name), value) }
-        }
-        _ => (None, text),
-    }
-}
-
-/// Whether a variant is given by what starts it. A single word that is no path is taken for an
-/// address without its scheme.
-fn is_command(value: &str) -> bool {
-    let is_url = value.contains("://") && !value.contains(' ');
-    let is_path = value.starts_with(['.', '/', '~']);
-    !is_url && (is_path || value.contains([' ', '{', '$']))
-}
-
-fn launch(text: &str) -> Result<(String, &str), Failure> {
-    let Some((name, command)) = text.split_once('=') else {
-        let allowed = "write NAME='command', for example a='./server --port {port}'";
-        return Err(Failure::flag("--launch", text, allowed));
-    };
-    Ok((name.to_owned(), command))
-}
-
-/// Names commands by the shortest of these that tells them apart: the program, its path, the whole.
-fn names_of(commands: &[&str]) -> Vec<String> {
-    let program = |command: &str| command.split_whitespace().next().unwrap_or_default().to_owned();
-    let file = |path: String| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let whole: Vec<String> = commands.iter().map(|command| (*command).to_owned()).collect();
-    let paths: Vec<String> = commands.iter().map(|command| program(command)).collect();
-    let files: Vec<String> = paths.iter().cloned().map(file).collect();
-    let differ = |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
-    [files, paths].into_iter().find(differ).unwrap_or(whole)
-}
-
-impl Compare {
-    /// Returns the names and values of the variants that are given without a flag.
-    fn named(&self) -> Vec<(String, &str)> {
-        let all: Vec<_> = self.variants.iter().map(|text| name_and_value(text)).collect();
-        let unnamed = all.iter().filter(|(name, value)| name.is_none() && is_command(value));
-        let unnamed: Vec<&str> = unnamed.map(|(_, value)| *value).collect();
-        let mut names = names_of(&unnamed).into_iter();
-        let mut name = |given: Option<&str>, value: &str| match given {
-            None if is_command(value) => names.next().unwrap_or_default(),
-            given => given.unwrap_or(value).to_owned(),
-        };
-        all.into_iter().map(|(given, value)| (name(given, value), value)).collect()
-    }
-
-    /// Records the order in which variants were typed.
-    pub fn record_order(&mut self, matches: &ArgMatches) {
-        let indices = |id: &str| matches.indices_of(id).into_iter().flatten();
-        let named = self.named().into_iter().map(|(name, _)| name);
-        let launches = self.launch.iter();
-        let launches = launches.map(|t| t.split_once('=').map_or("", |(name, _)| name).to_owned());
-        let mut all: Vec<(usize, String)> =
-            indices("variants").zip(named).chain(indices("launch").zip(launches)).collect();
-        all.sort_unstable();
-        self.typed = all.into_iter().map(|(_, name)| name).collect();
-    }
 }
 
 /// Moves headers with a variant's name to that variant; returns those that all variants share.
@@ -446,62 +314,4 @@ fn share_headers(headers: &[String], variants: &mut [Variant]) -> Vec<String> {
         }
     }
     shared
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::{CommandFactory, FromArgMatches, Parser};
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Alone {
-        #[command(flatten)]
-        compare: Compare,
-    }
-
-    #[test]
-    fn variants_have_the_order_in_which_they_were_typed() {
-        let ordered = |words: &[&str]| {
-            let words = std::iter::once("compare").chain(words.iter().copied());
-            let matches = Alone::command().try_get_matches_from(words).unwrap();
-            let mut alone = Alone::from_arg_matches(&matches).unwrap();
-            alone.compare.record_order(&matches);
-            let all = variants(&alone.compare).unwrap();
-            all.into_iter().map(|variant| variant.name).collect::<Vec<_>>()
-        };
-        let launch = ["--launch", "a=./a {port}", "b=http://b/", "http://c/"];
-        assert_eq!(ordered(&launch), ["a", "b", "http://c/"]);
-        let mixed = ["http://c/", "--launch=a=./a {port}", "b=http://b/"];
-        assert_eq!(ordered(&mixed), ["http://c/", "a", "b"]);
-        let body = ["-b", "b=1", "--name", "a=x", "http://c/", "b=http://b/", "--launch", "a=x"];
-        assert_eq!(ordered(&body), ["http://c/", "b", "a"], "other flags' values are no variants");
-        let both = ["b=http://h:1/", "a=http://h:2/", "--launch", "a=x", "--launch", "b=x"];
-        assert_eq!(ordered(&both), ["b", "a"]);
-        let commands = ["./new --port {port}", "old=./old", "http://c/"];
-        assert_eq!(ordered(&commands), ["new", "old", "http://c/"]);
-    }
-
-    #[test]
-    fn commands_and_urls_are_told_apart() {
-        let split = |text| {
-            let (name, value) = name_and_value(text);
-            (name, value, is_command(value))
-        };
-        let url = "http://h:1/?a=b";
-        assert_eq!(split(url), (None, url, false));
-        assert_eq!(split("no filter=http://h/"), (Some("no filter"), "http://h/", false));
-        assert_eq!(split("127.0.0.1:80"), (None, "127.0.0.1:80", false));
-        assert_eq!(split("a=./a b=c"), (Some("a"), "./a b=c", true));
-        for command in ["./a", "/a", "a --port={port}", "java -Durl=http://h/ -jar a", "a $PORT"] {
-            assert_eq!(split(command), (None, command, true));
-        }
-    }
-
-    #[test]
-    fn commands_are_named_by_what_tells_them_apart() {
-        assert_eq!(names_of(&["./old -p {port}", "bin/new"]), ["old", "new"]);
-        assert_eq!(names_of(&["old/server -p 1", "new/server -p 1"]), ["old/server", "new/server"]);
-        assert_eq!(names_of(&["node a.js", "node b.js"]), ["node a.js", "node b.js"]);
-    }
 }

@@ -1,11 +1,11 @@
 //! `tare completions SHELL`: completion in shells, also of names of experiments, runs and variants.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use clap_complete::CompleteEnv;
-use clap_complete::engine::CompletionCandidate;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::Shells;
 use tare_model::Failure;
 use tare_store::{RunFilter, Store};
@@ -62,14 +62,13 @@ pub fn answer_shell() {
     CompleteEnv::with_factory(super::command).var(VARIABLE).complete();
 }
 
-pub fn experiments() -> Vec<CompletionCandidate> {
-    let shipped = shipped::all().map(|shipped| CompletionCandidate::new(shipped.name));
-    let here = std::fs::read_dir(".").into_iter().flatten().filter_map(|entry| {
-        let name = entry.ok()?.file_name();
-        let is_toml = Path::new(&name).extension().is_some_and(|extension| extension == "toml");
-        is_toml.then(|| CompletionCandidate::new(name))
-    });
-    here.chain(shipped).collect()
+/// Offers ready-made experiments, and files.
+pub fn experiments(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let is_toml = |path: &Path| path.extension().is_some_and(|extension| extension == "toml");
+    let files = PathCompleter::file().filter(is_toml).complete(typed);
+    let typed = typed.to_string_lossy();
+    let shipped = shipped::all().filter(|shipped| shipped.name.starts_with(&*typed));
+    files.into_iter().chain(shipped.map(|one| CompletionCandidate::new(one.name))).collect()
 }
 
 /// Offers the newest runs by number, with their names.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Command};
 use tare_model::Failure;
 
 /// Write the manual pages, tare.1 and one for each command, into a folder
@@ -17,6 +17,12 @@ pub struct Man {
 }
 
 pub fn run(args: &Man) -> Result<(), Failure> {
-    let written = clap_mangen::generate_to(super::command(), &args.folder);
+    let written = clap_mangen::generate_to(with_all_flags(super::command()), &args.folder);
     written.map_err(|error| Failure::file("write manual pages to", &args.folder, error))
+}
+
+/// Shows the text of flags that `-h` leaves out.
+fn with_all_flags(command: Command) -> Command {
+    let command = command.mut_args(|arg| arg.hide_short_help(false));
+    command.mut_subcommands(with_all_flags)
 }

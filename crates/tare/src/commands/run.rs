@@ -5,7 +5,7 @@ mod list;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap_complete::ArgValueCandidates;
+use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use tare_model::plan::{Draft, Plan};
 use tare_model::{Failure, Fault};
 use tare_report::format::counted;
@@ -30,7 +30,7 @@ use crate::toml_file::Source;
 #[command(verbatim_doc_comment)]
 pub struct Run {
     /// Experiment file, or the name of a ready-made experiment
-    #[arg(value_name = "FILE|NAME", add = ArgValueCandidates::new(completions::experiments),
+    #[arg(value_name = "FILE|NAME", add = ArgValueCompleter::new(completions::experiments),
           required_unless_present_any = ["resume", "list"],
           conflicts_with_all = ["resume", "list"])]
     file: Option<PathBuf>,
@@ -134,6 +134,9 @@ fn failed_output(error: &std::io::Error) -> Failure {
 /// Reads an experiment of the program's own, which has no files beside it.
 fn read_shipped(shipped: Shipped) -> Result<Vec<Draft>, Failure> {
     let Shipped { name, text } = shipped;
+    if let Some(needs) = shipped.needs_sources() {
+        return Err(Failure::usage(needs));
+    }
     let runs_with = match experiment::is_procedure_file(text) {
         true => "steps",
         false if shipped.companions().next().is_some() => "run",
@@ -150,6 +153,9 @@ fn copy(file: &Path, shipped: Option<Shipped>) -> Result<(), Failure> {
         let text = "not the name of a ready-made experiment (tare run --list)";
         return Err(Failure::flag("--copy", &file.display().to_string(), text));
     };
+    if let Some(needs) = shipped.needs_sources() {
+        return Err(Failure::usage(needs));
+    }
     let written = shipped.copy_to(Path::new(""))?;
     let lines = written.iter().map(|path| format!("wrote {}\n", path.display()));
     say(&lines.collect::<String>())

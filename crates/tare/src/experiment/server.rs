@@ -43,6 +43,7 @@ pub(super) fn spec(
     let command = table.command.as_ref().map(|command| {
         ServerSpec::Command(CommandSpec {
             command: command.clone(),
+            argv: Vec::new(),
             env: table.env.clone(),
             ready_within_ms: table.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
             access_log: table.access_log.clone(),

@@ -1,22 +1,27 @@
 //! Progress of a run: a table on a terminal, otherwise a line every few seconds.
 
+mod plot;
+
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 
-use tare_io::system::terminal_columns;
+use tare_io::system::terminal_size;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
-use tare_model::plain;
+use tare_model::{Metric, plain};
 use tare_report::run::from_rounds::{RunFacts, build};
 use tare_report::run::table::{spare, table};
 use tare_report::run::terminal::fitted;
 use tare_report::run::words::{overhead, time};
-use tare_report::run::{Comparison, RunReport};
+use tare_report::run::{Bounds, Comparison, RunReport};
 use tare_run::observer::{Event, Observer};
 use tare_run::schedule::CellId;
 use tare_stats::stopping::max_time_needed;
 use tare_stats::{RoundDigest, Verdict};
 
+use self::plot::{Interval, forest};
 use crate::load::outputs::print_stderr;
+use crate::paint::coloured_for;
 
 pub struct LiveTable {
     /// Facts of the runs, one per cell.
@@ -75,12 +80,9 @@ impl LiveTable {
                 if is_sweep {
                     lines.insert(0, format!("  {}", report.run.name));
                 }
-                let _ = write!(
-                    err,
-                    "{}{}",
-                    self.erase(),
-                    plain::lines(&lines.join("\n")).into_owned() + "\n"
-                );
+                let text = plain::lines(&lines.join("\n")).into_owned() + "\n";
+                let text = coloured_for(&text, true);
+                let _ = write!(err, "{}{}{text}", taskbar(share_done(&report)), self.erase());
                 self.drawn = lines.len();
                 TABLE_EVERY
             }
@@ -106,8 +108,8 @@ impl LiveTable {
 
     /// Erases the table; the report follows.
     fn end(&mut self) {
-        if self.drawn > 0 {
-            let _ = write!(std::io::stderr(), "{}", self.erase());
+        if self.style == Style::Table {
+            let _ = write!(std::io::stderr(), "{}{}", taskbar(None), self.erase());
             self.drawn = 0;
         }
     }
@@ -131,21 +133,73 @@ impl Observer for LiveTable {
 }
 
 fn frame(report: &RunReport, rounds: Option<u32>) -> Vec<String> {
+    let (columns, rows) = terminal_size().unwrap_or(SIZE);
     // A wrapped line would make the count of drawn lines wrong.
-    let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
-    let mut lines = fitted(table(report), width, &spare(report));
-    lines.push(String::new());
-    lines.push(format!("  {}", progress(report, rounds)));
+    let width = usize::from(columns) - 1;
+    let table = fitted(table(report), width, &spare(report));
     let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");
-    lines.extend(graver.take(GUARDS_SHOWN).map(|guard| {
+    let guards = graver.take(GUARDS_SHOWN).map(|guard| {
         let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
         format!("  {}: {whom}{}", guard.code, guard.text)
-    }));
-    lines.into_iter().map(|line| line.chars().take(width).collect()).collect()
+    });
+    let below: Vec<String> = [String::new(), format!("  {}", progress(report, rounds))]
+        .into_iter()
+        .chain(guards)
+        .collect();
+    // Lines that have left the screen cannot be erased. A sweep has one more.
+    let free = usize::from(rows).saturating_sub(table.len() + below.len() + 2);
+    let plot = Some(plotted(report)).filter(|plot| plot.len() <= free).unwrap_or_default();
+    let lines = table.into_iter().chain(plot).chain(below);
+    lines.map(|line| line.chars().take(width).collect()).collect()
+}
+
+/// Draws the intervals that the run is to narrow.
+fn plotted(report: &RunReport) -> Vec<String> {
+    let asked = || report.comparisons.iter().filter(|c| c.asked);
+    let metrics: BTreeSet<Metric> = asked().map(|comparison| comparison.metric).collect();
+    let intervals = asked().filter_map(|comparison| {
+        let Bounds { lower, point, upper } = comparison.overhead_percent;
+        let name = match metrics.len() {
+            1 => comparison.variant.clone(),
+            _ => format!("{}, {}", comparison.variant, comparison.metric.word()),
+        };
+        (upper - lower < KNOWN_PERCENT).then_some(Interval { name, lower, point, upper })
+    });
+    let intervals: Vec<Interval> = intervals.collect();
+    if intervals.is_empty() {
+        return Vec::new();
+    }
+    let tolerance = report.plan.parts.stop.tolerance * 100.0;
+    std::iter::once(String::new()).chain(forest(&intervals, tolerance)).collect()
+}
+
+/// Returns the share of the run's time that is over: of what verdicts still need, as far as known.
+fn share_done(report: &RunReport) -> Option<f64> {
+    let spent = report.run.elapsed_ms as f64 / 1000.0;
+    let most = report.plan.parts.stop.max_time.as_secs_f64();
+    let needed = report.run.seconds_needed.map_or(most, |needed| (spent + needed).min(most));
+    (needed > 0.0).then(|| (spent / needed).min(1.0))
+}
+
+/// Returns the sequence (OSC 9;4) by which some terminals show progress in their tab or taskbar;
+/// `None` removes it. Others show such sequences as messages.
+fn taskbar(share: Option<f64>) -> String {
+    let is = |name: &str, known: &[&str]| {
+        std::env::var(name).is_ok_and(|value| known.is_empty() || known.contains(&value.as_str()))
+    };
+    let shows = is("WT_SESSION", &[])
+        || is("ConEmuANSI", &["ON"])
+        || is("TERM_PROGRAM", &["WezTerm", "ghostty"]);
+    match share {
+        _ if !shows => String::new(),
+        Some(share) => format!("\x1b]9;4;1;{:.0}\x07", share * 100.0),
+        None => "\x1b]9;4;0;0\x07".into(),
+    }
 }
 
 const GUARDS_SHOWN: usize = 3;
-const WIDTH: usize = 79;
+/// Columns and rows of a terminal that does not say.
+const SIZE: (u16, u16) = (80, 24);
 
 fn line(report: &RunReport, name: &str, rounds: Option<u32>) -> String {
     let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();

@@ -148,7 +148,7 @@ fn mistakes_about_servers_get_one_line() {
     };
     compare(&["--fail-if", "throughput > 3 %"]).fails(2, "give a second variant to compare with");
     compare(&["--launch", "nothing"]).fails(2, "write NAME='command'");
-    compare(&["--launch", "a=true {port}"]).fails(2, "two commands are called 'a'");
+    compare(&["--launch", "a=true {port}"]).fails(2, "two variants are called 'a'");
     compare(&["b=http://127.0.0.1:{port}/"]).fails(2, "{port} needs a server that tare starts");
     compare(&["b=ftp://x/"]).fails(2, "scheme 'ftp' is not supported");
     compare(&["--launch", "b=true {port}", "--baseline", "c"])

@@ -7,7 +7,8 @@ use crate::util::{ran, str, tare};
 #[test]
 fn ready_made_experiments_are_listed_and_run_by_name() {
     let desk = Desk::new("ready-made");
-    let listed = desk.tare(&["run", "--list"]).success().stdout;
+    let mut command = desk.command(&["run", "--list"]);
+    let listed = ran(command.env("KUBECONFIG", "/nonexistent")).success().stdout;
     let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments"));
     let names = files.unwrap().filter_map(|file| {
         file.unwrap().file_name().into_string().unwrap().strip_suffix(".toml").map(str::to_owned)
@@ -20,7 +21,10 @@ fn ready_made_experiments_are_listed_and_run_by_name() {
     assert!(plan.stdout.contains("\"name\"") || plan.stderr.contains("is not installed"));
     desk.tare(&["run", "nginx-log"]).fails(2, "no ready-made experiment is called 'nginx-log'");
     desk.tare(&["run", "vn"]).fails(2, "did you mean 'vm'?");
-    desk.tare(&["run", "deploy-shop"]).fails(2, "'tare run --copy deploy-shop' writes them here");
+    desk.tare(&["run", "startup-cold"]).fails(2, "'tare run --copy startup-cold' writes them");
+    for words in [&["run", "deploy-shop"][..], &["run", "--copy", "deploy-shop"]] {
+        desk.tare(words).fails(2, "deploy-shop needs programs of tare's sources: make shop");
+    }
     desk.tare(&["run", "--list", "vm"]).fails(2, "cannot be used with");
     desk.tare(&["run", "--copy", "./vm.toml"]).fails(2, "not the name of a ready-made experiment");
 }
@@ -39,7 +43,7 @@ fn an_experiment_is_copied_and_replaces_nothing() {
     assert!(counted.success().stdout.contains("podman, crun"));
     let place = desk.folder.file("startup/place");
     std::fs::write(&place, "mine").unwrap();
-    copy().fails(2, "startup/place exists; it is not replaced");
+    copy().fails(2, "startup exists; it is not replaced");
     assert_eq!(std::fs::read_to_string(&place).unwrap(), "mine");
 }
 
@@ -47,10 +51,16 @@ fn an_experiment_is_copied_and_replaces_nothing() {
 #[test]
 fn a_file_with_an_experiments_name_is_not_run() {
     let desk = Desk::new("planted-name");
-    std::fs::write(desk.folder.file("vm"), "name = 'evil'").unwrap();
-    let mut command = desk.command(&["run", "vm", "--dry-run"]);
-    let ran = ran(command.current_dir(&desk.folder.0));
-    assert!(!ran.stdout.contains("evil") && !ran.stderr.contains("evil"), "{}", ran.story());
+    let shop = "name = 'evil'\n[server.a]\nurl = 'http://127.0.0.1:1/'\n[[variant]]\nname = 'a'\n\
+                server = 'a'\n[[variant]]\nname = 'b'\nserver = 'a'\n";
+    std::fs::write(desk.folder.file("proxies-before-nginx"), shop).unwrap();
+    let run = |name: &str| {
+        let mut command = desk.command(&["run", name, "--dry-run"]);
+        ran(command.current_dir(&desk.folder.0))
+    };
+    assert!(run("./proxies-before-nginx").success().stdout.contains("evil"));
+    let by_name = run("proxies-before-nginx");
+    assert!(!by_name.stdout.contains("evil"), "{}", by_name.story());
 }
 
 #[test]
@@ -74,7 +84,7 @@ fn commands_are_variants() {
     assert!(report.variants.iter().all(|variant| variant.requests > 0));
     desk.tare(&["compare", "foo"]).fails(2, "neither a URL (http://host:port/) nor a command");
     let twice = ["compare", "./a", "./a"];
-    desk.tare(&twice).fails(2, "two commands are called './a'; name each: NAME='command'");
+    desk.tare(&twice).fails(2, "two variants are called './a'; give each its own NAME=");
 }
 
 #[test]
@@ -111,7 +121,9 @@ fn manual_pages_say_what_help_says() {
     std::fs::create_dir(&folder).unwrap();
     desk.tare(&["man", str(&folder)]).success();
     let page = std::fs::read_to_string(folder.join("tare-compare.1")).unwrap();
-    assert!(page.contains("confidence intervals") && page.contains("precision"), "{page}");
+    for text in ["confidence intervals", "Length of a slice", "Colour signs in reports"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
 }
 
 #[test]
@@ -134,7 +146,9 @@ fn the_program_introduces_itself() {
 #[test]
 fn colours_are_asked_for() {
     let is_coloured = |when: &str| {
-        tare(&["run", "--list", "--color", when]).success().stdout.contains("\x1b[32m✓\x1b[0m ")
+        let mut command = crate::util::own();
+        command.args(["run", "--list", "--color", when]).env("KUBECONFIG", "/nonexistent");
+        ran(&mut command).success().stdout.contains("\x1b[32m✓\x1b[0m ")
     };
     assert!(is_coloured("always") && !is_coloured("auto") && !is_coloured("never"));
     tare(&["doctor", "--color", "red"]).fails(2, "[possible values: auto, always, never]");

@@ -38,6 +38,7 @@ fn plan(row: &parity::Row) -> Plan {
     let flags = target.flags().join(" ");
     let server = ServerSpec::Command(CommandSpec {
         command: format!("exec {tare} target --listen {{address}}:{{port}} {flags}"),
+        argv: Vec::new(),
         env: Default::default(),
         ready_within_ms: 10_000,
         access_log: None,

@@ -434,3 +434,38 @@ fn what_is_absent_gets_one_line_that_says_what_to_do() {
     }
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
+
+/// Two images, of which one answers other bytes; what the images run is found, and their port.
+#[test]
+fn images_are_compared_by_what_they_run() {
+    if !can_run("a container") {
+        return;
+    }
+    let desk = Desk::new("images");
+    let folder = &desk.folder.0;
+    let images =
+        ["one", "other"].map(|name| format!("localhost/tare-{name}:{}", std::process::id()));
+    let make = format!(
+        "set -e; mkdir -p root/bin root/www root/tmp; cp /bin/busybox root/bin; ln -s busybox \
+         root/bin/sh; echo hello >root/www/index.html; for image in {}; do tar -C root -c . | \
+         podman import -q --change 'ENTRYPOINT [\"/bin/busybox\", \"httpd\"]' --change 'CMD \
+         [\"-f\", \"-p\", \"8080\", \"-h\", \"/www\"]' - $image; echo something else \
+         >root/www/index.html; done",
+        images.join(" ")
+    );
+    let mut shell = Command::new("sh");
+    let made = shell.args(["-c", &make]).current_dir(folder).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let words = images.each_ref().map(|image| format!("docker://{image}"));
+    let same = format!("same=podman://{}", images[0]);
+    let all = ["compare", &words[0], &words[1], &same, "--rounds", "2", "--cycles", "2"];
+    let report =
+        crate::runs::read(desk.tare(&[&all[..], &["--allow-void", "--json", "-", "-q"]].concat()));
+    let none = desk.tare(&["compare", "docker://localhost/tare-none:1"]);
+    let _ = Command::new("podman").args(["rmi", "-f"]).args(&images).output();
+    let unequal = guard(&report, "unequal-reply");
+    assert_eq!(unequal.variant.as_ref(), Some(&images[1]), "{unequal:?}");
+    let same = report.variant("same").unwrap();
+    assert!(same.requests > 0 && same.metric(Metric::ServerCpu).is_some(), "{same:?}");
+    none.fails(3, "image localhost/tare-none:1: not known to podman");
+}

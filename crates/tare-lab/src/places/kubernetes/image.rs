@@ -73,7 +73,11 @@ fn archive(image: &Image, name: &str, out: &mut impl Write) -> io::Result<()> {
     let config = json!({
         "architecture": image.architecture,
         "os": "linux",
-        "config": {"Entrypoint": [image.entrypoint], "Cmd": image.arguments},
+        "config": {
+            "Entrypoint": [image.entrypoint],
+            "Cmd": image.arguments,
+            "Env": ["HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
+        },
         "rootfs": {"type": "layers", "diff_ids": [sha256(&layer)]},
     });
     let config = config.to_string().into_bytes();

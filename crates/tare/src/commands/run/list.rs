@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use tare_model::places::Network;
+use tare_lab::places::kubernetes;
+use tare_model::places::{Network, PlaceSpec};
 use tare_model::plan::{Draft, Plan};
 use tare_model::variant::Variant;
 use tare_model::{Failure, plain};
@@ -25,9 +26,10 @@ struct Entry {
 
 pub fn ready_made() -> String {
     let mut text = String::from("Ready-made experiments (✓ runs here, ~ in part, ✗ not):\n\n");
+    let mut machine = Machine::default();
     let width = shipped::all().map(|shipped| shipped.name.len()).max().unwrap_or(0);
     for shipped in shipped::all() {
-        let entry = Entry::new(shipped);
+        let entry = Entry::new(shipped, &mut machine);
         let sign = match (&entry.missing, entry.skips.is_empty()) {
             (Some(_), _) => '✗',
             (None, false) => '~',
@@ -60,10 +62,31 @@ fn question(shipped: Shipped) -> String {
     table.get("name").and_then(|name| name.as_str()).unwrap_or_default().to_owned()
 }
 
+/// What was found out about this machine: checks of places may take long.
+#[derive(Default)]
+struct Machine {
+    cluster: Option<Result<(), Failure>>,
+}
+
+impl Machine {
+    fn check(&mut self, variant: &Variant) -> Result<(), Failure> {
+        let mut places = std::iter::once(&variant.place).chain(variant.clients.places());
+        if places.any(|place| matches!(place, PlaceSpec::Kubernetes(_))) {
+            let check = || kubernetes::check_current_context().map(drop);
+            self.cluster.get_or_insert_with(check).clone()?;
+        }
+        check_available(variant)
+    }
+}
+
 impl Entry {
-    fn new(shipped: Shipped) -> Self {
+    fn new(shipped: Shipped, machine: &mut Machine) -> Self {
         let Shipped { name, text } = shipped;
         let mut entry = Self::default();
+        if let Some(needs) = shipped.needs_sources() {
+            entry.missing = Some(needs);
+            return entry;
+        }
         if experiment::is_procedure_file(text) {
             let how = format!("has steps: tare run --copy {name}, then tare steps {name}.toml");
             entry.missing = Some(how);
@@ -77,7 +100,7 @@ impl Entry {
             Ok(Plan::try_from(first)?)
         });
         match plan {
-            Ok(plan) => plan.variants.iter().for_each(|variant| entry.check(variant)),
+            Ok(plan) => plan.variants.iter().for_each(|variant| entry.check(variant, machine)),
             Err(failure) => entry.missing = Some(failure.to_string()),
         }
         if shipped.companions().next().is_some() {
@@ -87,8 +110,11 @@ impl Entry {
         entry
     }
 
-    fn check(&mut self, variant: &Variant) {
-        match check_available(variant) {
+    fn check(&mut self, variant: &Variant, machine: &mut Machine) {
+        if self.missing.is_some() {
+            return;
+        }
+        match machine.check(variant) {
             Ok(()) => {}
             Err(why) if variant.optional => {
                 self.skips.entry(why.to_string()).or_default().push(variant.name.clone());
