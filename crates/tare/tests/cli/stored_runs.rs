@@ -1,7 +1,10 @@
 //! `tare runs`: the verdicts of stored runs are computed once and then kept.
 
-use crate::runs::Desk;
+use tare_stats::Verdict;
+
+use crate::runs::{Desk, asked, read};
 use crate::stored::Stored;
+use crate::util::str;
 
 /// Returns the names in a list, without what varies.
 fn listed(desk: &Desk) -> Vec<String> {
@@ -59,4 +62,32 @@ fn a_report_keeps_what_it_concludes_and_a_run_that_cannot_be_read_is_listed() {
     store.execute("CREATE TABLE conclusion (other TEXT)", []).unwrap();
     Stored::answering(90).write(&desk);
     assert!(listed(&desk)[0].ends_with(": slower, +10.0 %"), "worked out each time");
+}
+
+/// Stores of every release stay readable. That of 0.1.0 is made anew if its format changes before
+/// it is released: a comparison of three rounds, and an import of wrk's output.
+#[test]
+fn stores_of_earlier_releases_are_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/releases");
+    let stores: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!stores.is_empty());
+    for store in stores {
+        let desk = Desk::new("release");
+        let copy = desk.folder.file("tare.db");
+        std::fs::copy(&store, &copy).unwrap();
+        let tare =
+            |words: &[&str]| desk.tare(&[words, &["--store", str(&copy)]].concat()).success();
+        let listed = tare(&["runs", "--all"]).stdout;
+        assert!(listed.contains("a fixture") && listed.contains("wrk.txt"), "{listed}");
+        let report = read(tare(&["report", "1", "--json"]));
+        let b = report.variant("b").unwrap();
+        assert_eq!((report.run.rounds, b.launches, b.errors.len()), (3, 3, 0));
+        assert_eq!(b.requests, 655);
+        assert_eq!(asked(&report).verdict, Verdict::Slower);
+        assert!(tare(&["report", "1", "--why"]).stdout.contains("a fixture"));
+        assert!(tare(&["report", "2"]).stdout.contains("24,000"));
+        // A run in it can be deleted.
+        tare(&["runs", "--delete", "1"]);
+    }
 }
