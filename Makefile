@@ -74,7 +74,7 @@ NODES ?= 2
         setup-fuzz cluster cluster-down clusters clusters-down mesh report-pictures \
         bench bench-smoke fuzz fuzz-smoke clean
 
-build: setup-run agent target/release/tare
+build: setup-run target/release/tare
 
 # Cargo knows whether there is anything to do.
 .PHONY: target/release/tare
@@ -128,8 +128,8 @@ setup-gate:
 setup-run:
 	@scripts/install-packages $(RUN_PACKAGES)
 
-# What experiments about places need: container runtimes, virtual machines, gVisor.
-setup-places:
+# What experiments about places need: container runtimes, virtual machines, gVisor, the agent.
+setup-places: agent
 	@scripts/install-packages $(PLACE_PACKAGES)
 	@scripts/install-runsc
 

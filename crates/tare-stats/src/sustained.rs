@@ -427,6 +427,8 @@ const DISAGREES_LEVEL: f64 = 0.98;
 /// Confidence required to say that slices and sustained load differ at all. With many variants each
 /// gets little CPU time, and ratios then scatter by more than any tolerance.
 const DIFFERS_LEVEL: f64 = 0.9;
+/// The same after one launch, which knows little: a second is cheaper than a wrong verdict.
+const DIFFERS_AT_FIRST_LEVEL: f64 = 0.8;
 /// Servers that share a CPU evict each other's data from its caches, which may explain this share
 /// of an effect.
 const CACHE_EFFECT_SHARE: f64 = 0.15;
@@ -478,7 +480,8 @@ pub fn check(
     let allowed = question.tolerance + CACHE_EFFECT_SHARE * of_slices.abs();
     let error_of_both = error.hypot(error_of_slices);
     let sure = allowed + t_quantile(degrees, DISAGREES_LEVEL) * error_of_both;
-    let agreement = if apart <= allowed.max(t_quantile(degrees, DIFFERS_LEVEL) * error_of_both) {
+    let differs_level = if seen.len() == 1 { DIFFERS_AT_FIRST_LEVEL } else { DIFFERS_LEVEL };
+    let agreement = if apart <= allowed.max(t_quantile(degrees, differs_level) * error_of_both) {
         Agreement::Agrees
     } else if apart > sure && !are_apart {
         Agreement::Disagrees
