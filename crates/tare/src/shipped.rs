@@ -73,7 +73,8 @@ impl Shipped {
             .collect();
         let exists = |path: &&PathBuf| path.symlink_metadata().is_ok();
         if let Some(path) = folders.iter().chain(all.keys()).find(exists) {
-            let text = format!("{} exists; it is not replaced", path.display());
+            let path = path.display();
+            let text = format!("{path} exists and is not replaced: copy into another folder");
             return Err(Failure::usage(text));
         }
         let write = || -> Result<(), Failure> {

@@ -236,7 +236,7 @@ fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
         };
         if value.n < ROUNDS_MIN {
             let rounds = counted(value.n.into(), "round", "rounds");
-            return unresolved(format!("{name}: {what}; {rounds} are too few for an interval"));
+            return unresolved(format!("{name}: {what}; too little for an interval ({rounds})"));
         }
         let text = format!("{name}: {what} ({lower} to {upper})");
         // With a limit on rounds, no precision was requested.

@@ -91,6 +91,10 @@ pub struct Load {
 }
 
 pub fn run(args: &Load) -> Result<(), Failure> {
+    if let Some(path) = args.url.as_ref().filter(|url| url.starts_with(['.', '/'])) {
+        let text = format!("not a URL; a command is measured by: tare compare '{path}'");
+        return Err(Failure::flag("URL", path, text));
+    }
     let base = args.url.as_deref().map(|text| url_list::parse(text, "URL")).transpose()?;
     let urls = match &args.urls {
         Some(path) => url_list::read(path, base.as_ref())?,

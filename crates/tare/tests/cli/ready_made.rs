@@ -43,7 +43,7 @@ fn an_experiment_is_copied_and_replaces_nothing() {
     assert!(counted.success().stdout.contains("podman, crun"));
     let place = desk.folder.file("startup/place");
     std::fs::write(&place, "mine").unwrap();
-    copy().fails(2, "startup exists; it is not replaced");
+    copy().fails(2, "startup exists and is not replaced");
     assert_eq!(std::fs::read_to_string(&place).unwrap(), "mine");
 }
 

@@ -100,7 +100,14 @@ impl Entry {
             Ok(Plan::try_from(first)?)
         });
         match plan {
-            Ok(plan) => plan.variants.iter().for_each(|variant| entry.check(variant, machine)),
+            Ok(plan) => {
+                plan.variants.iter().for_each(|variant| entry.check(variant, machine));
+                let skips: usize = entry.skips.values().map(Vec::len).sum();
+                if plan.variants.len() < skips + 2 {
+                    let why = entry.skips.keys().next();
+                    entry.missing = entry.missing.or(why.cloned());
+                }
+            }
             Err(failure) => entry.missing = Some(failure.to_string()),
         }
         if shipped.companions().next().is_some() {
