@@ -3,7 +3,7 @@
 use tare_model::load::Load;
 use tare_model::net::Protocol;
 use tare_model::plan::PlanParts;
-use tare_model::samples::Series;
+use tare_model::samples::{Counts, Series};
 use tare_stats::RoundDigest;
 
 use crate::clients_summary::ClientsSummary;
@@ -130,6 +130,9 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     let sum_ns: u128 = latencies.map(|latency| latency.sum_ns()).sum();
     let room_ns: u64 = rounds.map(|round| round.littles_law_slack_ns).sum();
     let window_ns = counts.window_ns.max(1) as f64;
+    // What neighbours keep from being answered in time, the server did not miss.
+    let in_calm = calm_counts(evidence, variant);
+    let in_time = if in_calm.due >= Some(CALM_DUE) { &in_calm } else { counts };
     let handshakes = plan.is_tls() && load.has_new_connections() && !plan.forbids_resumption();
     // In streams the workers are a part of what is measured; during calls they only wait.
     let replies = LoadKind::by(load) == LoadKind::Replies;
@@ -149,12 +152,12 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         cut: counts.cut,
         errors: counts.errors.clone(),
         status: counts.status.clone(),
-        due: counts.due,
+        due: in_time.due,
         // Random arrivals match the expected number only on average.
-        chance: if load.is_poisson() { 3.0 / counts.due.unwrap_or(1.0).sqrt() } else { 0.0 },
+        chance: if load.is_poisson() { 3.0 / in_time.due.unwrap_or(1.0).sqrt() } else { 0.0 },
         // Requests in flight at the start of the window balance those at its end. If the server
         // falls behind, fewer end than were due, even while connections still hold the difference.
-        ended: counts.completed + counts.failed,
+        ended: in_time.completed + in_time.failed,
         mean_in_flight: sum_ns as f64 / window_ns,
         littles_law_slack: room_ns as f64 / window_ns,
         closed_by_server: launches.iter().map(|launch| launch.closed_by_server).sum(),
@@ -168,6 +171,17 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         lag_ns_p99: lag_p99(evidence, variant).filter(|_| replies),
         waited: counts.waited,
     }
+}
+
+/// Requests due in calm slices that show whether the server keeps up with the rate.
+const CALM_DUE: f64 = 1000.0;
+
+fn calm_counts(evidence: &Evidence<'_>, variant: usize) -> Counts {
+    let mut counts = Counts::default();
+    for digest in evidence.digests {
+        counts.accumulate(&digest.variants[variant].calm.counts);
+    }
+    counts
 }
 
 fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {

@@ -53,6 +53,29 @@ impl Facts {
     }
 }
 
+/// The rate was missed in slices that neighbours disturbed, and kept in the others.
+#[test]
+fn a_rate_that_neighbours_kept_from_being_reached_is_not_missed() {
+    let missed = |calm: u32| {
+        let mut facts = Facts::new();
+        facts.plan.load.set_rate(120_000.0);
+        let rounds = rounds(|round| {
+            for slice in &mut round.slices {
+                slice.counts.due = Some(12_000.0);
+                if slice.cycle < calm {
+                    slice.counts.due = Some(slice.counts.completed as f64);
+                } else {
+                    let used = slice.used.get_or_insert_default();
+                    used.all = used.all.with(Counter::Others, slice.counts.window_ns);
+                }
+            }
+        });
+        facts.guards(&rounds).iter().any(|guard| guard.code.word() == "rate-missed")
+    };
+    assert!(!missed(2));
+    assert!(missed(0), "without calm slices, all of them count");
+}
+
 fn as_planned(_: &mut Facts) {}
 
 fn as_made_up(_: &mut Round) {}

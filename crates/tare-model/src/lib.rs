@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibration;
+pub mod check;
 pub mod clients;
 pub mod cold;
 pub mod counters;

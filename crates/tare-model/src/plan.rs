@@ -6,6 +6,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 
+use crate::check::Check;
 use crate::cold::Cold;
 use crate::invalid::check_range;
 use crate::load::{Load, LoadSpec, check_headers};
@@ -44,6 +45,9 @@ pub struct PlanParts<L = Load> {
     /// In a cell of a sweep: the value of each parameter that is swept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cell: BTreeMap<String, String>,
+    /// Set if the run belongs to a check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
 }
 
 /// A plan from files and flags; its load is unchecked too.
@@ -197,6 +201,7 @@ impl TryFrom<Draft> for Plan {
             variants: draft.variants,
             skipped: draft.skipped,
             cell: draft.cell,
+            check: draft.check,
         })
     }
 }
@@ -274,6 +279,10 @@ impl PlanParts {
         }
         self.check_ranges()?;
         self.check_cold()?;
+        if let Some(check) = &self.check {
+            let names: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
+            check.check(names[self.baseline()], &names, &self.stop.metrics)?;
+        }
         if self.measures_startup() {
             self.all_are_started("startup")?;
             let chooses = |variant: &&Variant| {

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use crate::run::document::RunDocument;
 use crate::sweep::cells;
 
+pub mod annotations;
 pub mod bpftime_json;
 pub mod csv;
 pub mod fortio_csv;
+pub mod junit;
 pub mod k6_csv;
 pub mod open_metrics;
 

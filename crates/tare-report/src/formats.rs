@@ -23,10 +23,14 @@ pub enum Form {
     K6Csv,
     /// The result file of bpftime's nginx benchmark.
     BpftimeJson,
+    /// Test cases, as CI systems read them.
+    Junit,
+    /// Messages that a forge shows beside a change.
+    Annotations,
 }
 
 impl Form {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Text,
         Self::Why,
         Self::Json,
@@ -38,6 +42,8 @@ impl Form {
         Self::FortioCsv,
         Self::K6Csv,
         Self::BpftimeJson,
+        Self::Junit,
+        Self::Annotations,
     ];
 
     /// Name of the format on the command line.
@@ -54,6 +60,8 @@ impl Form {
             Self::FortioCsv => "fortio-csv",
             Self::K6Csv => "k6-csv",
             Self::BpftimeJson => "bpftime-json",
+            Self::Junit => "junit",
+            Self::Annotations => "annotations",
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`page`] is the frame and escapes all text from outside; [`plot`] draws with plotters, in two
 //! sizes and in the page's colours; every other file holds one figure or one kind of report.
 
+pub mod check;
 pub mod import;
 pub mod pair;
 pub mod run;

@@ -1,12 +1,13 @@
 //! Turns measurements into text, JSON, Markdown, CSV, HTML, HDR logs and other tools' formats. Pure
 //! functions: no sockets, no clock, no files.
 //!
-//! Each kind of document has a folder: [`run`], [`sweep`], [`pair`] and [`import`] are
+//! Each kind of document has a folder: [`run`], [`sweep`], [`check`], [`pair`] and [`import`] are
 //! [`formats::Document`]s; [`load`], [`net`] and [`sys`] are single measurements. [`html`] has a file
 //! for each figure, [`exports`] one for each other tool's format.
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod date;
 pub mod exports;
 pub mod formats;

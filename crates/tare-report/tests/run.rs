@@ -282,7 +282,9 @@ fn tips(json: &str) -> Vec<String> {
 #[test]
 fn every_form_of_a_run_to_the_byte() {
     let document = document();
-    assert!(Form::ALL.iter().all(|form| document.form(*form).is_some()));
+    let of_checks = [Form::Junit, Form::Annotations];
+    let of_runs = Form::ALL.into_iter().filter(|form| !of_checks.contains(form));
+    assert!(of_runs.into_iter().all(|form| document.form(form).is_some()));
     every_form("run", &document);
 }
 

@@ -11,6 +11,8 @@ pub enum Stopped {
     /// Every gate is decided.
     Gates,
     MaxTime,
+    /// All of the time allowed would not decide the check.
+    Screen,
     /// The requested number of rounds is complete.
     Rounds,
     /// Guards forbid every verdict.
@@ -25,6 +27,7 @@ impl From<Ended> for Stopped {
             Ended::Precision => Self::Precision,
             Ended::Gates => Self::Gates,
             Ended::MaxTime => Self::MaxTime,
+            Ended::Screen => Self::Screen,
             Ended::Rounds => Self::Rounds,
             Ended::Void => Self::Void,
         }
@@ -38,6 +41,7 @@ impl Stopped {
             Self::Precision => "precision",
             Self::Gates => "gates",
             Self::MaxTime => "max-time",
+            Self::Screen => "screen",
             Self::Rounds => "rounds",
             Self::Void => "void",
             Self::Interrupted => "interrupted",

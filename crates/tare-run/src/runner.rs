@@ -10,7 +10,7 @@ use tare_lab::{Halt, HaltReason};
 use tare_model::plan::{Plan, PlanParts};
 use tare_model::samples::Round;
 use tare_stats::design::{Design, History, RoundOrder};
-use tare_stats::designs::{ComparisonDesign, SweepDesign};
+use tare_stats::designs::{CheckDesign, ComparisonDesign, SweepDesign};
 use tare_stats::stopping::Limit;
 use tare_stats::surveys::Surveys;
 use tare_store::{Entry, RunEnd, RunId};
@@ -66,14 +66,17 @@ pub struct Start {
 impl<'a, L: World> Runner<'a, L> {
     /// Compares the variants under each cell's load.
     pub fn new(cells: Vec<Cell<'a>>, lab: L, services: RunServices<'a>) -> Result<Self, Failure> {
-        let plans: Vec<&'a Plan> = cells.iter().map(|cell| cell.plan).collect();
+        let plans: Vec<&'a PlanParts> =
+            cells.iter().map(|cell| -> &PlanParts { cell.plan }).collect();
+        let check = CheckDesign::new(&plans, &Rulebook);
         let design: Box<dyn Design + 'a> = match plans.as_slice() {
+            _ if let Some(check) = check => Box::new(check),
             [plan] => {
                 let design = ComparisonDesign::new(plan, &Rulebook, 0).deciding(&services.limits);
                 Box::new(design.allowing_void(services.allows_void))
             }
             _ => {
-                let plans = plans.into_iter().map(|plan| -> &PlanParts { plan });
+                let plans = plans.into_iter();
                 let (limits, allows_void) = (&services.limits, services.allows_void);
                 Box::new(SweepDesign::new(plans, &Rulebook, limits, allows_void))
             }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use tare_io::DurationNs;
 use tare_model::Metric;
+use tare_model::check::{Check, CheckLimit};
 use tare_model::cold::Cold;
 use tare_model::load::{Idle, Load};
 use tare_model::plan::{Plan, PlanParts, ReconnectEach, Slices, Stop};
@@ -55,6 +56,7 @@ fn short(rounds: u32) -> PlanParts {
         variants: vec![variant("a", true), variant("b", false)],
         skipped: Vec::new(),
         cell: Default::default(),
+        check: None,
     }
 }
 
@@ -499,6 +501,45 @@ fn cells_of_a_sweep_share_launches() {
     for run in [1, 2] {
         assert_eq!((rounds_of(&world, run).len(), slices_of(&world, run)), (3, 3 * 2 * 2));
     }
+}
+
+/// A check of two loads, on servers with these rates; returns why it stopped, and its rounds.
+fn check(per_s: [f64; 3], screen_s: u64) -> (Vec<Stopped>, [usize; 2]) {
+    let names = ["base", "base again", "head"];
+    let servers = names.into_iter().zip(per_s).map(|(name, per_s)| Server::new(name, per_s));
+    let world = FakeWorld::new(servers.collect());
+    let with = |connections: u32| {
+        let mut parts = short(1);
+        parts.stop.rounds = None;
+        parts.load.connections = connections;
+        parts.variants = names
+            .map(|name| Variant {
+                baseline: name == "base",
+                ..Variant::new(name, "http://127.0.0.1:{port}/", command())
+            })
+            .to_vec();
+        let limits = vec![CheckLimit { metric: Metric::Throughput, percent: 2.0 }];
+        let (head, again) = ("head".into(), "base again".into());
+        let screen = DurationNs::from_secs(screen_s);
+        parts.check = Some(Check { head, again, limits, runs: 2, screen });
+        parts
+    };
+    let stopped = run(&world, &[with(1), with(10)], Start::default());
+    (stopped, [1, 2].map(|run| rounds_of(&world, run).len()))
+}
+
+#[test]
+fn a_check_ends_with_its_limits_or_when_they_would_not_be_decided() {
+    let (stopped, kept) = check([20_000.0; 3], 60);
+    assert_eq!(stopped, [Stopped::Gates, Stopped::Gates]);
+    let (stopped, exceeded) = check([20_000.0, 20_000.0, 15_000.0], 60);
+    assert_eq!(stopped, [Stopped::Gates, Stopped::Gates]);
+    assert!(exceeded[0] < kept[0] && exceeded[0] == exceeded[1], "{exceeded:?} and {kept:?}");
+    // At the limit, nothing is decided.
+    let (stopped, rounds) = check([20_000.0, 20_000.0, 19_600.0], 5);
+    assert_eq!(stopped, [Stopped::Screen, Stopped::Screen], "{rounds:?}");
+    let (stopped, _) = check([20_000.0, 20_000.0, 19_600.0], 500);
+    assert_eq!(stopped, [Stopped::MaxTime, Stopped::MaxTime]);
 }
 
 #[test]

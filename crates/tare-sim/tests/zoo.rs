@@ -137,6 +137,7 @@ fn facts() -> RunFacts {
         variants: vec![variant("a", true), variant("b", false)],
         skipped: Vec::new(),
         cell: Default::default(),
+        check: None,
     };
     RunFacts {
         id: 0,

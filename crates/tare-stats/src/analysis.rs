@@ -25,8 +25,16 @@ pub struct Question {
     pub metrics: Vec<Metric>,
     /// The tolerance as a share; for `same`, the whole interval must lie within it.
     pub tolerance: f64,
+    /// Joint level of all intervals of the metrics that decide, and of all others.
     pub level: f64,
+    /// Level of each interval of the metrics that decide, if it is for each alone. Differences are
+    /// found at the joint level nevertheless.
+    pub alone: Option<f64>,
 }
+
+/// In a check, each upper bound holds with 95 % confidence: a change passes only if all of its
+/// metrics keep their limits, so the chance to pass wrongly does not grow with their number.
+const CHECK_LEVEL: f64 = 0.9;
 
 impl Question {
     pub fn from_plan(plan: &PlanParts) -> Self {
@@ -34,7 +42,9 @@ impl Question {
             baseline: plan.baseline(),
             metrics: plan.stop.metrics.clone(),
             tolerance: plan.stop.tolerance,
-            level: LEVEL,
+            // The limits of all runs of a check are judged together.
+            level: sidak(LEVEL, plan.check.as_ref().map_or(1, |check| check.runs as usize)),
+            alone: plan.check.as_ref().map(|_| CHECK_LEVEL),
         }
     }
 }
@@ -112,13 +122,11 @@ pub(crate) const INTERVAL_MISS_SHARE: f64 = 0.4;
 /// one of these verdicts, however often the intervals are looked at.
 const DIFFERENCE_MISS_SHARE: f64 = 0.02;
 
-/// The interval at that level, and the one that `slower` and `faster` require, both wide enough for
-/// repeated looks.
-pub(crate) fn intervals(level: f64, interval: impl Fn(f64) -> Estimate) -> [Estimate; 2] {
-    [INTERVAL_MISS_SHARE, DIFFERENCE_MISS_SHARE].map(|share| {
-        let wide = interval(1.0 - (1.0 - level) * share);
-        Estimate { level, ..wide }
-    })
+/// The interval that is shown, and the one that `slower` and `faster` require, at these levels. Both
+/// are wide enough for repeated looks.
+pub(crate) fn intervals(levels: [f64; 2], interval: impl Fn(f64) -> Estimate) -> [Estimate; 2] {
+    let wide = |level: f64, share: f64| Estimate { level, ..interval(1.0 - (1.0 - level) * share) };
+    [wide(levels[0], INTERVAL_MISS_SHARE), wide(levels[1], DIFFERENCE_MISS_SHARE)]
 }
 
 /// Systematic error of a log ratio, which rounds of one run cannot show because they share it:
@@ -182,7 +190,8 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let asked = asked(&metric);
         let level = levels[usize::from(asked)];
         let mean = Mean::from_rounds(&rounds)?;
-        let both = intervals(level, |level| mean.interval(level));
+        let shown = question.alone.filter(|_| asked).unwrap_or(level);
+        let both = intervals([shown, level], |level| mean.interval(level));
         let [ratio, surer] = both.map(|log| with_systematic(log).from_log());
         let percent = |ratio: Estimate| ratio.map(|ratio| metric.overhead_percent(ratio));
         let in_slices =
@@ -275,7 +284,7 @@ fn single_values(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, E
         let level = if question.metrics.contains(&metric) { together } else { question.level };
         let estimate = match Mean::from_rounds(&rounds) {
             Some(mean) => {
-                let [interval, _] = intervals(level, |level| mean.interval(level));
+                let [interval, _] = intervals([level; 2], |level| mean.interval(level));
                 with_systematic(interval).from_log()
             }
             None => over_rounds(rounds.iter().map(|round| round.value.exp()), level)?,
@@ -362,7 +371,7 @@ mod tests {
 
     fn question() -> Question {
         let metrics = vec![Metric::Throughput];
-        Question { baseline: 0, metrics, tolerance: 0.02, level: 0.95 }
+        Question { baseline: 0, metrics, tolerance: 0.02, level: 0.95, alone: None }
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub fn changes(
         let asked = is_asked(metric);
         let level = levels[usize::from(asked)];
         // Each run stopped when it looked precise, and each has its own systematic error.
-        let both = intervals(level, |level| difference.interval(level));
+        let both = intervals([level; 2], |level| difference.interval(level));
         let [ratio, surer] = both.map(|log| with_systematic(with_systematic(log)).from_log());
         let [overhead_percent, surer] =
             [ratio, surer].map(|ratio| ratio.map(|ratio| metric.overhead_percent(ratio)));

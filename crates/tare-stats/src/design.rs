@@ -28,6 +28,8 @@ pub enum Ended {
     /// All limits are decided.
     Gates,
     MaxTime,
+    /// All of the time allowed would not decide the check.
+    Screen,
     /// The requested number of rounds is done.
     Rounds,
     /// Guards forbid every verdict.

@@ -81,7 +81,7 @@ pub fn by_sleepers(
         let (lower, upper) = (point - half, point + half);
         Estimate { point, lower, upper, n: mean.n, ..*by_pollers }.from_log()
     };
-    let [apart, surely] = intervals(polled.level, |level| mean.interval(level));
+    let [apart, surely] = intervals([polled.level, strict.level], |level| mean.interval(level));
     let (ratio, strict_ratio) = (wide(polled, apart), wide(strict, surely));
     Some(BySleepers { ratio, strict_ratio, differs })
 }
@@ -127,7 +127,7 @@ mod tests {
 
     fn comparison(seed: u64, polled: f64, slept: f64) -> crate::Comparison {
         let metrics = vec![Metric::Throughput];
-        let question = Question { baseline: 0, metrics, tolerance: 0.02, level: 0.95 };
+        let question = Question { baseline: 0, metrics, tolerance: 0.02, level: 0.95, alone: None };
         let rounds = rounds(seed, polled, slept);
         analyse(&digests(&rounds, 2, 0), &question).comparisons.remove(0)
     }

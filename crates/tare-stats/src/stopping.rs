@@ -2,6 +2,7 @@
 
 use tare_io::DurationNs;
 use tare_model::Metric;
+use tare_model::check::CheckLimit;
 use tare_model::plan::PlanParts;
 
 use crate::analysis::{Analysis, Comparison, INTERVAL_MISS_SHARE, SYSTEMATIC};
@@ -130,28 +131,73 @@ pub struct Limit {
     pub percent: f64,
 }
 
+/// What is known of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    Kept,
+    Exceeded,
+    Undecided,
+}
+
 impl Limit {
+    /// The limits of the check that the plan belongs to, if it does.
+    pub fn from_check(plan: &PlanParts) -> Vec<Self> {
+        let Some(check) = &plan.check else { return Vec::new() };
+        let head = plan.variants.iter().position(|variant| variant.name == check.head);
+        let of = |limit: &CheckLimit| Self {
+            variant: head,
+            metric: limit.metric,
+            above: true,
+            percent: limit.percent,
+        };
+        check.limits.iter().map(of).collect()
+    }
+
     /// Whether the intervals of all comparisons to which the limit applies lie wholly on one side
     /// of it, and sustained load does not change that.
     pub fn is_decided(&self, analysis: &Analysis) -> bool {
         let mut own = analysis.comparisons.iter().filter(|c| self.is_about(c)).peekable();
-        own.peek().is_some() && own.all(|comparison| self.decides(comparison))
+        own.peek().is_some() && own.all(|c| self.find(c) != Finding::Undecided)
     }
 
-    pub(crate) fn is_about(&self, comparison: &Comparison) -> bool {
+    pub fn is_exceeded(&self, analysis: &Analysis) -> bool {
+        let mut own = analysis.comparisons.iter().filter(|c| self.is_about(c));
+        own.any(|comparison| self.find(comparison) == Finding::Exceeded)
+    }
+
+    /// Whether so many times the rounds could decide the limit, even if the true value lies half
+    /// way from the estimate to the bound that is farther from the limit.
+    pub fn could_be_decided(&self, analysis: &Analysis, times: f64) -> bool {
+        let mut own = analysis.comparisons.iter().filter(|c| self.is_about(c)).peekable();
+        own.peek().is_some()
+            && own.all(|comparison| {
+                let half = comparison.overhead_percent.half_width();
+                let apart = (comparison.overhead_percent.point - self.percent).abs() + half / 2.0;
+                self.find(comparison) != Finding::Undecided || half / times.sqrt() <= apart
+            })
+    }
+
+    pub fn is_about(&self, comparison: &Comparison) -> bool {
         comparison.metric == self.metric && self.variant.is_none_or(|v| v == comparison.variant)
     }
 
     /// Because of repeated looks, a limit is exceeded only if the `surer` interval exceeds it too.
-    fn decides(&self, comparison: &Comparison) -> bool {
+    pub fn find(&self, comparison: &Comparison) -> Finding {
         let Estimate { lower, upper, n, .. } = comparison.overhead_percent;
         let surer = comparison.stated_strict.map(|ratio| self.metric.overhead_percent(ratio));
-        let is_apart = match self.above {
-            true => lower.min(surer.lower) > self.percent || upper <= self.percent,
-            false => upper.max(surer.upper) < self.percent || lower >= self.percent,
+        let (is_exceeded, is_kept) = match self.above {
+            true => (lower.min(surer.lower) > self.percent, upper <= self.percent),
+            false => (upper.max(surer.upper) < self.percent, lower >= self.percent),
         };
         let agrees = comparison.sustained.is_none_or(|check| check.agreement == Agreement::Agrees);
-        n >= ROUNDS_MIN && is_apart && (agrees || comparison.spans.is_some())
+        if n < ROUNDS_MIN || !agrees && comparison.spans.is_none() {
+            return Finding::Undecided;
+        }
+        match (is_exceeded, is_kept) {
+            (true, _) => Finding::Exceeded,
+            (_, true) => Finding::Kept,
+            _ => Finding::Undecided,
+        }
     }
 }
 

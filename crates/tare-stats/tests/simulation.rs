@@ -5,164 +5,30 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+mod worlds;
+
 use tare_io::{DurationNs, Random};
 use tare_model::Metric;
-use tare_model::counters::{Counter, Counters};
 use tare_model::load::Load;
 use tare_model::plan::{PlanParts, Slices, Stop};
-use tare_model::samples::{Counts, Round, Slice};
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 use tare_stats::design::{CellHistory, Design, History};
-use tare_stats::designs::{ComparisonDesign, Rules};
+use tare_stats::designs::ComparisonDesign;
 use tare_stats::round_digest::{digest, weigh};
 use tare_stats::stopping::is_look;
 use tare_stats::surveys::Surveys;
 use tare_stats::weighted::{Mean, Round as Weighable};
 use tare_stats::{Estimate, Question, RoundDigest, Verdict, analyse, digests};
 
-/// Effects of a machine on measurements, as seen on two shared cores.
-#[derive(Clone, Copy)]
-struct World {
-    name: &'static str,
-    /// Standard deviation of a launch's effect on all its slices, for each variant.
-    launch_sd: f64,
-    /// Standard deviation of a slice.
-    slice_sd: f64,
-    /// When a neighbour makes slices scatter by [`WILD`].
-    neighbour: Neighbour,
-    /// Whether what the neighbour took from each slice is measured.
-    measured: bool,
-    /// Whether launches have heavy tails: Student's t with three degrees of freedom.
-    heavy: bool,
-    /// The share of launches that are a fifth slower.
-    bad: f64,
-    /// Seconds that a launch takes.
-    launch_s: f64,
-    /// Overrides the design's number of cycles.
-    cycles: Option<u32>,
-    /// Amplitude of the machine's slow drift in speed, which all variants share.
-    swing: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Neighbour {
-    Quiet,
-    /// In the first rounds.
-    Start,
-    /// In three rounds of ten.
-    Bursts,
-    /// Slice by slice.
-    Switching,
-    /// Always, and only the variant suffers.
-    OneVariant,
-}
-
-/// Standard deviation of a disturbed slice.
-const WILD: f64 = 0.6;
-const WILD_ROUNDS: u32 = 7;
-/// The share of slices that lose much more than others.
-const OUTLIERS: f64 = 0.05;
-
-const CALM: World = World {
-    name: "calm",
-    launch_sd: 0.01,
-    slice_sd: 0.03,
-    neighbour: Neighbour::Quiet,
-    measured: false,
-    heavy: false,
-    bad: 0.0,
-    launch_s: 0.06,
-    cycles: None,
-    swing: 0.3,
+use worlds::{
+    CALM, Neighbour, NoRules, ROUGH, WORLDS, World, beside, runs, seconds, simulate_round, slack,
 };
-const ROUGH: World = World { name: "rough", launch_sd: 0.034, slice_sd: 0.08, ..CALM };
-const fn beside(name: &'static str, neighbour: Neighbour) -> World {
-    World { name, neighbour, launch_sd: 0.02, ..ROUGH }
-}
-const WORLDS: [World; 15] = [
-    World { name: "even", launch_sd: 0.003, ..CALM },
-    CALM,
-    World { name: "between", launch_sd: 0.02, slice_sd: 0.05, ..CALM },
-    ROUGH,
-    World { name: "wild", launch_sd: 0.12, ..ROUGH },
-    World { name: "calm, heavy tails", heavy: true, ..CALM },
-    World { name: "rough, heavy tails", heavy: true, ..ROUGH },
-    World { name: "calm, one bad launch in 15", bad: 1.0 / 15.0, ..CALM },
-    World { name: "calm, launches of 3 s", launch_s: 3.0, ..CALM },
-    World { name: "rough, launches of 3 s", launch_s: 3.0, ..ROUGH },
-    World { name: "calm, two cycles", cycles: Some(2), ..CALM },
-    beside("neighbour in the first 7 rounds", Neighbour::Start),
-    beside("neighbour in 3 rounds of 10", Neighbour::Bursts),
-    beside("neighbour in 3 slices of 10", Neighbour::Switching),
-    World {
-        measured: true,
-        ..beside("neighbour in 3 slices of 10, measured", Neighbour::Switching)
-    },
-];
+
 /// Precision and tolerance.
 const WITHIN: f64 = 0.02;
 /// Time limit of a run in seconds, long enough for all.
 const MAX_S: u64 = 900;
-
-fn normal(random: &mut Random) -> f64 {
-    let angle = std::f64::consts::TAU * random.uniform();
-    (2.0 * random.exponential()).sqrt() * angle.cos()
-}
-
-/// A launch's effect on the logarithm of its server's throughput.
-fn launch(world: World, random: &mut Random) -> f64 {
-    let mut own = world.launch_sd * normal(random);
-    if world.heavy {
-        let squares: f64 = (0..3).map(|_| normal(random).powi(2)).sum();
-        own /= (squares / 3.0).sqrt() * 3f64.sqrt();
-    }
-    own - if random.chance(world.bad) { 0.2 } else { 0.0 }
-}
-
-fn simulate_round(world: World, cost: f64, index: u32, cycles: u32, random: &mut Random) -> Round {
-    let launches = [0, 1].map(|_| launch(world, random));
-    let burst = random.chance(0.3);
-    let mut slices = Vec::new();
-    for cycle in 0..cycles {
-        let phase = f64::from(index * 10 + cycle) / 40.0;
-        let weather = world.swing * phase.sin();
-        for variant in 0..2u32 {
-            let is_wild = match world.neighbour {
-                Neighbour::Quiet => false,
-                Neighbour::Start => index < WILD_ROUNDS,
-                Neighbour::Bursts => burst,
-                Neighbour::Switching => random.chance(0.3),
-                Neighbour::OneVariant => variant == 1,
-            };
-            let slice_sd = if is_wild { WILD } else { world.slice_sd };
-            let mut log = weather + launches[variant as usize] + slice_sd * normal(random);
-            if random.chance(OUTLIERS) {
-                log -= 0.3 + random.exponential() * 0.5;
-            }
-            if variant == 1 {
-                log -= (1.0 + cost).ln();
-            }
-            // The scale is fine, so that counting adds no noise of its own.
-            let good = (1e9 * log.exp()) as u64;
-            let counts = Counts { window_ns: 20_000_000, good, ..Counts::default() };
-            let waited_ns = if is_wild { 10_000_000 } else { random.below(100_000) };
-            let used = Counters::default().with(Counter::Waited, waited_ns);
-            let used = world.measured.then(|| used.into());
-            slices.push(Slice { variant, cycle, counts, used, ..Slice::default() });
-        }
-    }
-    let elapsed_ns = (seconds(world, cycles) * 1e9) as u64;
-    Round { index, cycles, slices, elapsed_ns, ..Round::default() }
-}
-
-/// Duration of a round.
-fn seconds(world: World, cycles: u32) -> f64 {
-    world.launch_s + f64::from(cycles) * CYCLE_S
-}
-
-/// Time of a 20 ms slice on both variants, with overhead.
-const CYCLE_S: f64 = 0.05;
 
 fn plan(world: World) -> PlanParts {
     let variant = |name: &str, baseline| Variant {
@@ -193,18 +59,7 @@ fn plan(world: World) -> PlanParts {
         variants: vec![variant("a", true), variant("b", false)],
         skipped: Vec::new(),
         cell: Default::default(),
-    }
-}
-
-struct NoRules;
-
-impl Rules for NoRules {
-    fn forbid_all(&self, _: &PlanParts, _: &[RoundDigest]) -> bool {
-        false
-    }
-
-    fn want_sustained(&self, _: &PlanParts, _: &[RoundDigest]) -> bool {
-        false
+        check: None,
     }
 }
 
@@ -235,7 +90,7 @@ fn run(world: World, cost: f64, seed: u64) -> Outcome {
         let cycles = order.cells[0].cycles;
         spent += seconds(world, cycles);
         let index = rounds.len() as u32;
-        rounds.push(digest(&simulate_round(world, cost, index, cycles, &mut random), 2, 0));
+        rounds.push(digest(&simulate_round(world, &[0.0, cost], index, cycles, &mut random), 2, 0));
         // The design looks at nothing in between.
         if is_look(index + 1) {
             weigh(&mut rounds);
@@ -286,15 +141,6 @@ fn study(world: World, cost: f64, runs: u64) -> Summary {
     summary
 }
 
-fn runs() -> u64 {
-    std::env::var("TARE_SIMULATED_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
-}
-
-/// Three standard errors of a share in this many runs: how much chance alone may change it.
-fn slack(share: f64, runs: u64) -> f64 {
-    3.0 * (share * (1.0 - share) / runs as f64).sqrt()
-}
-
 #[test]
 fn intervals_cover_where_runs_end_and_verdicts_are_right() {
     let runs = runs();
@@ -324,7 +170,7 @@ fn intervals_cover_where_runs_end_and_verdicts_are_right() {
 fn single(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
     let mut random = Random::stream(seed, "alone", 0);
     let round = |index| {
-        let mut round = simulate_round(world, 0.0, index, 8, &mut random);
+        let mut round = simulate_round(world, &[0.0, 0.0], index, 8, &mut random);
         round.slices.retain(|slice| slice.variant == 0);
         round
     };
@@ -381,7 +227,7 @@ fn intervals_of_any_number_of_launches_cover() {
             for seed in 0..few {
                 let mut random = Random::stream(seed, "launches", rounds);
                 let seen = (0..rounds as u32)
-                    .map(|index| simulate_round(world, 0.05, index, 8, &mut random));
+                    .map(|index| simulate_round(world, &[0.0, 0.05], index, 8, &mut random));
                 let seen = digests(&seen.collect::<Vec<_>>(), 2, 0);
                 let analysis = analyse(&seen, &Question::from_plan(&plan(world)));
                 let bounds = &analysis.comparisons[0].overhead_percent;
@@ -416,7 +262,8 @@ fn weights_narrow_what_a_neighbour_disturbs_and_cost_nothing_where_all_is_quiet(
         for seed in 0..runs {
             let rounds_in = |world: World| -> Vec<Weighable> {
                 let mut random = Random::stream(seed, "weights", 0);
-                let all = (0..rounds).map(|at| simulate_round(world, 0.0, at, 10, &mut random));
+                let all =
+                    (0..rounds).map(|at| simulate_round(world, &[0.0, 0.0], at, 10, &mut random));
                 let all = digests(&all.collect::<Vec<_>>(), 2, 0);
                 let weighable =
                     |round: &RoundDigest| round.variants[1].weighable(Metric::Throughput);

@@ -60,6 +60,7 @@ fn every_crate_and_command_is_documented() {
     for command in [
         "tare compare",
         "tare run",
+        "tare check",
         "tare report",
         "tare runs",
         "tare load",

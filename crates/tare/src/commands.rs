@@ -1,6 +1,7 @@
 //! The command line: selects the command, each of which has its own file.
 
 mod agent;
+mod check;
 mod clean;
 mod compare;
 mod completions;
@@ -55,6 +56,7 @@ struct Tare {
 enum Command {
     Compare(Box<compare::Compare>),
     Run(Box<run::Run>),
+    Check(Box<check::Check>),
     Report(report::Report),
     Runs(runs::Runs),
     Steps(steps::Steps),
@@ -98,7 +100,7 @@ pub fn command() -> clap::Command {
         let long: &'static str = version::long().leak();
         command = command.long_version(long);
     }
-    for name in ["compare", "run", "load"] {
+    for name in ["compare", "run", "check", "load"] {
         command = command.mut_subcommand(name, group);
     }
     command
@@ -127,6 +129,7 @@ pub fn run() -> Result<(), Failure> {
     match tare.command {
         Command::Compare(args) => compare::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Steps(args) => steps::run(&args),

@@ -1,5 +1,6 @@
 //! Reads experiment files (TOML). Every error names the file, the line and what is allowed.
 
+mod check;
 mod layer;
 mod place;
 mod server;
@@ -43,6 +44,8 @@ struct ExperimentFile {
     variant: Vec<VariantTable>,
     #[serde(default)]
     sweep: BTreeMap<String, Spanned<sweep::Values>>,
+    /// For `tare check`; `tare run` compares all variants.
+    check: Option<Spanned<check::Table>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -92,6 +95,8 @@ struct VariantTable {
 pub fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     parse(&Source { path, text: &toml_file::read(path)? })
 }
+
+pub use check::{Checked, read_check};
 
 pub fn parse(source: &Source<'_>) -> Result<Vec<Draft>, Failure> {
     let file = source.parse().map_err(|error| match is_procedure_file(source.text) {
@@ -163,6 +168,7 @@ fn plan(file: ExperimentFile, source: &Source<'_>) -> Result<Draft, Failure> {
         variants,
         skipped: Vec::new(),
         cell: BTreeMap::new(),
+        check: None,
     })
 }
 

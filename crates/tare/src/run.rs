@@ -1,10 +1,12 @@
 //! Runs, from plan to report; shared by `tare compare` and `tare run`.
 //!
 //! [`begin`] enters runs in the store, [`measure`] measures them and makes their reports from the
-//! store, and [`conclude`] writes the reports and checks the gates. [`sweep`] does this for sweeps.
+//! store, and [`conclude`] writes the reports and checks the gates. [`sweep`] does this for sweeps, [`check`]
+//! for checks of changes.
 
 pub mod aside;
 pub mod begin;
+pub mod check;
 pub mod choices;
 pub mod command;
 mod conclude;

@@ -44,6 +44,7 @@ pub fn plan() -> PlanParts {
         variants: vec![variant("none", true), variant("=<b>filter</b>", false)],
         skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not enabled here".into() }],
         cell: Default::default(),
+        check: None,
     }
 }
 

@@ -48,6 +48,8 @@ impl Document for RunDocument {
             Form::FortioCsv => exports::fortio_csv::render(&[Part::whole(self)]),
             Form::K6Csv => exports::k6_csv::render(&[Part::whole(self)]),
             Form::BpftimeJson => exports::bpftime_json::render(self),
+            // Those are for checks.
+            Form::Junit | Form::Annotations => return None,
         })
     }
 }

@@ -59,6 +59,8 @@ impl Document for SweepDocument {
             Form::K6Csv => exports::k6_csv::render(&self.parts()),
             // These formats hold a single run.
             Form::RoundsCsv | Form::BpftimeJson => return None,
+            // Those are for checks.
+            Form::Junit | Form::Annotations => return None,
         })
     }
 }

@@ -50,6 +50,8 @@ pub struct ComparisonDesign<'a> {
     is_reached: bool,
     /// Whether all limits are decided.
     are_decided: bool,
+    /// Whether one of them is exceeded.
+    is_exceeded: bool,
     ended: Option<Ended>,
 }
 
@@ -69,21 +71,23 @@ impl<'a> ComparisonDesign<'a> {
             plan,
             rules,
             allows_void: false,
-            limits: Vec::new(),
+            limits: Limit::from_check(plan),
             cell,
             taken: 0,
             check_due: false,
             checks_fail: false,
             is_reached: false,
             are_decided: false,
+            is_exceeded: false,
             ended: None,
         }
     }
 
     /// Ends once these are decided.
     #[must_use]
-    pub fn deciding(self, limits: &[Limit]) -> Self {
-        Self { limits: limits.to_vec(), ..self }
+    pub fn deciding(mut self, limits: &[Limit]) -> Self {
+        self.limits.extend_from_slice(limits);
+        self
     }
 
     /// Goes on even if guards forbid every verdict.
@@ -189,6 +193,17 @@ impl<'a> ComparisonDesign<'a> {
         self.ended
     }
 
+    /// Whether a limit is exceeded, and not all that decides this has to be seen yet.
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.is_exceeded
+    }
+
+    /// Whether so many times the rounds could decide all limits.
+    pub(super) fn could_be_decided(&self, rounds: &[RoundDigest], times: f64) -> bool {
+        let analysis = analyse(rounds, &Question::from_plan(self.plan));
+        self.limits.iter().all(|limit| limit.could_be_decided(&analysis, times))
+    }
+
     pub(super) fn end(&mut self, why: Ended) {
         self.ended.get_or_insert(why);
     }
@@ -207,7 +222,9 @@ impl<'a> ComparisonDesign<'a> {
             let is_precise = Goal::from_plan(self.plan).is_reached(&analysis);
             self.are_decided = !self.limits.is_empty()
                 && self.limits.iter().all(|limit| limit.is_decided(&analysis));
-            self.is_reached = is_precise || self.are_decided;
+            self.is_exceeded = self.limits.iter().any(|limit| limit.is_exceeded(&analysis));
+            // A check is about its limits, however precise the intervals are.
+            self.is_reached = self.are_decided || is_precise && self.plan.check.is_none();
         }
         let why = if self.are_decided { Ended::Gates } else { Ended::Precision };
         (self.is_reached && !self.wants_check(all)).then_some(why)

@@ -8,6 +8,8 @@ const HEADINGS: &[(&str, &[&str])] = &[
         "What to compare",
         &[
             "variants",
+            "base",
+            "head",
             "file",
             "list",
             "copy",
@@ -61,7 +63,17 @@ const HEADINGS: &[(&str, &[&str])] = &[
     ("TLS", &["insecure", "cacert", "cert", "key", "sni", "tls_version", "ciphers", "tls_resume"]),
     (
         "Precision and time",
-        &["precision", "tolerance", "metric", "max_time", "rounds", "lost_rounds", "seed"],
+        &[
+            "worse_by",
+            "screen",
+            "precision",
+            "tolerance",
+            "metric",
+            "max_time",
+            "rounds",
+            "lost_rounds",
+            "seed",
+        ],
     ),
     (
         "Slices and warm-up",
@@ -76,13 +88,31 @@ const HEADINGS: &[(&str, &[&str])] = &[
             "reconnect_each",
         ],
     ),
-    ("Output", &["fail_if", "allow_void", "json", "markdown", "csv", "html", "store", "quiet"]),
+    (
+        "Output",
+        &[
+            "fail_if",
+            "allow_void",
+            "json",
+            "markdown",
+            "csv",
+            "html",
+            "junit",
+            "annotations",
+            "store",
+            "quiet",
+        ],
+    ),
 ];
 
 /// What `-h` shows of the commands with the most flags.
 const EVERYDAY: &[&str] = &[
     "variants",
+    "base",
+    "head",
+    "worse_by",
     "file",
+    "files",
     "list",
     "copy",
     "launch",
@@ -128,14 +158,15 @@ mod tests {
     #[test]
     fn headings_name_flags_that_exist() {
         let command = command();
-        let grouped = ["compare", "run", "load"].map(|name| command.find_subcommand(name).unwrap());
+        let grouped =
+            ["compare", "run", "check", "load"].map(|name| command.find_subcommand(name).unwrap());
         let args = grouped.iter().flat_map(|command| command.get_arguments());
         let known: BTreeSet<&str> = args.map(|arg| arg.get_id().as_str()).collect();
         let listed = HEADINGS.iter().flat_map(|(_, ids)| *ids).chain(EVERYDAY);
         for id in listed.filter(|id| **id != "help") {
             assert!(known.contains(id), "{id}");
         }
-        for name in ["compare", "run"] {
+        for name in ["compare", "run", "check"] {
             let args = command.find_subcommand(name).unwrap().get_arguments();
             for arg in args.filter(|arg| !arg.is_positional()) {
                 assert!(arg.get_help_heading().is_some(), "{name} {}", arg.get_id());

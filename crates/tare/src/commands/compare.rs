@@ -1,7 +1,7 @@
 //! `tare compare URL URL …`, `tare compare COMMAND COMMAND …`: compares servers.
 
 mod image;
-mod variants;
+pub mod variants;
 
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::Metric;
 use tare_model::cold::Cold;
+use tare_model::load::LoadSpec;
 use tare_model::plan::{self, Draft, Plan, PlanParts, ReconnectEach, Slices, Stop};
 use tare_model::variant::{Difference, Variant};
 
@@ -230,7 +231,7 @@ impl Choices {
     }
 }
 
-fn path(text: &str) -> Result<String, String> {
+pub fn path(text: &str) -> Result<String, String> {
     if text.starts_with('/') { Ok(text.to_owned()) } else { Err("must begin with /".into()) }
 }
 
@@ -261,12 +262,29 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
             asked.map_err(|why| why.named(&format!("variant '{}'", variant.name)))?;
         }
     }
-    let (load_cpus, server_cpus) =
-        divide_cpus(load.cpus.clone(), args.server_cpus.clone(), load.threads);
-    load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
     let all: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-    let mut plan = Draft {
-        name: args.name.clone().unwrap_or_else(|| all.join(" vs. ")),
+    let name = args.name.clone().unwrap_or_else(|| all.join(" vs. "));
+    let mut plan = draft(name, load, args.server_cpus.clone(), variants);
+    if let Some(name) = &args.baseline {
+        plan.rebase(name)?;
+    }
+    args.choices.change(&mut plan);
+    let plan = Plan::try_from(plan)?;
+    check_machine(&plan)?;
+    Ok(plan)
+}
+
+/// A plan with the defaults of the command line.
+pub fn draft(
+    name: String,
+    mut load: LoadSpec,
+    server_cpus: Option<Vec<usize>>,
+    variants: Vec<Variant>,
+) -> Draft {
+    let (load_cpus, server_cpus) = divide_cpus(load.cpus.clone(), server_cpus, load.threads);
+    load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
+    Draft {
+        name,
         seed: random_seed(),
         stop: Stop {
             precision: PRECISION,
@@ -284,14 +302,8 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         variants,
         skipped: Vec::new(),
         cell: Default::default(),
-    };
-    if let Some(name) = &args.baseline {
-        plan.rebase(name)?;
+        check: None,
     }
-    args.choices.change(&mut plan);
-    let plan = Plan::try_from(plan)?;
-    check_machine(&plan)?;
-    Ok(plan)
 }
 
 /// Returns the paths listed in the --urls file; the variants give the servers.

@@ -276,6 +276,7 @@ fn noise(
         variants: vec![variant("one", true), variant("other", false)],
         skipped: Vec::new(),
         cell: Default::default(),
+        check: None,
     })?;
     let measured = measure_aside(&[plan], &folder.join("noise.db"), stop)?;
     match measured.stopped.into_iter().next() {

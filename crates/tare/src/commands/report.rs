@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use tare_model::Metric;
+use tare_report::check::CheckDocument;
 use tare_report::formats::{Document, Form};
 use tare_report::pair::PairDocument;
 use tare_report::run::RunReport;
@@ -34,7 +35,7 @@ use tare_model::Failure;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
-    /// Run number or 'last'; 3-8 for the runs of a sweep
+    /// Run number or 'last'; 3-8 for the runs of a sweep or a check
     #[arg(value_name = "RUN", default_value = "last",
           add = ArgValueCandidates::new(completions::runs))]
     run: String,
@@ -56,7 +57,7 @@ pub struct Report {
     /// Write this format to standard output: any of the above, why, rounds-csv (the values behind a
     /// run's intervals, one row per round), openmetrics (Prometheus text format), fortio-csv (the
     /// table of Istio's benchmark runner), k6-csv (a summary of k6), bpftime-json (the result file
-    /// of bpftime's nginx benchmark)
+    /// of bpftime's nginx benchmark), and of checks junit and annotations
     #[arg(long, value_name = "FORMAT", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,
@@ -133,6 +134,9 @@ impl Report {
             let allowed = format!("the first run and the last, up to {CELLS_MAX} of them");
             return Err(Failure::flag("RUN", &self.run, allowed));
         }
+        if plan_of(&store.find_run(&first.to_string())?)?.check.is_some() {
+            return self.check(store, first, last);
+        }
         let (mut cells, mut missing, mut judged) = (Vec::new(), Vec::new(), Ok(()));
         let mut shared = None;
         for number in first..=last {
@@ -163,6 +167,24 @@ impl Report {
         }
         self.write(&SweepDocument::new(cells, missing))?;
         judged
+    }
+
+    /// Reports the runs of a check as `tare check` did after measuring them.
+    fn check(&self, store: &Store, first: i64, last: i64) -> Result<(), Failure> {
+        let documents = (first..=last).map(|number| {
+            let (document, _) = self.read(store, &number.to_string())?;
+            match document.facts.plan.check {
+                Some(_) => Ok(document),
+                None => Err(Failure::usage(format!("run {number} is not part of a check"))),
+            }
+        });
+        let documents = documents.collect::<Result<Vec<_>, _>>()?;
+        if !self.fail_if.is_empty() {
+            let text = "--fail-if: a check has limits of its own (tare check --worse-by)";
+            return Err(Failure::usage(text));
+        }
+        let measured = documents.into_iter().filter(|document| document.report.run.rounds > 0);
+        self.write(&CheckDocument::new(measured.collect(), Vec::new()))
     }
 
     fn check_gates(&self, report: &RunReport) -> Result<(), Failure> {

@@ -78,6 +78,35 @@ impl FormFiles {
     }
 }
 
+/// Files of a check's answer, besides standard output.
+#[derive(Args)]
+pub struct CheckFiles {
+    /// Write the answer as JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a comment for a pull request to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write one HTML file with charts, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write test cases in JUnit's format to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write a message for the forge (a GitHub workflow command) to this file, or to standard
+    /// output with -
+    #[arg(long, value_name = "FILE")]
+    annotations: Option<PathBuf>,
+}
+
+impl CheckFiles {
+    pub fn wanted(&self) -> Vec<(Form, PathBuf)> {
+        let own = [(Form::Junit, &self.junit), (Form::Annotations, &self.annotations)];
+        let own = own.into_iter().filter_map(|(form, path)| Some((form, path.clone()?)));
+        files_of([&self.json, &self.markdown, &None, &self.html]).into_iter().chain(own).collect()
+    }
+}
+
 /// Pairs the flags' files with their formats: JSON, Markdown, CSV, HTML.
 pub fn files_of(paths: [&Option<PathBuf>; 4]) -> Vec<(Form, PathBuf)> {
     let forms = [Form::Json, Form::Markdown, Form::Csv, Form::Html];

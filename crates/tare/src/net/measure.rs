@@ -84,6 +84,7 @@ pub fn plans(
             }],
             skipped: Vec::new(),
             cell: cell.map(|(key, value)| (key.to_owned(), value)).into(),
+            check: None,
             load,
         })?)
     };

@@ -72,6 +72,7 @@ fn plan(row: &parity::Row) -> Plan {
         variants: vec![variant("a", true), variant("b", false)],
         skipped: Vec::new(),
         cell: Default::default(),
+        check: None,
     };
     Plan::try_from(draft).unwrap()
 }

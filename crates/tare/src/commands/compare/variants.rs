@@ -13,7 +13,9 @@ use tare_model::variant::Variant;
 
 use super::{Compare, image};
 
-const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+pub const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+/// Where a server that tare starts is asked, if nothing else is said.
+const OF_LAUNCHES: &str = "http://127.0.0.1:{port}/";
 
 /// How a variant is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,43 @@ impl<'a> Given<'a> {
             "" if text.contains(":{port}") => Self::Url(text),
             "" if is_path || text.contains(['{', '$']) || is_program() => Self::Command(text),
             _ => Self::Url(text),
+        }
+    }
+
+    /// Returns how tare starts it, and where; `None` for a URL, whose server is running.
+    fn launched(
+        self,
+        ready_within: DurationNs,
+    ) -> Result<Option<(ServerSpec, PlaceSpec)>, Failure> {
+        let command = |command: &str, argv: Vec<String>| {
+            ServerSpec::Command(CommandSpec {
+                command: command.to_owned(),
+                argv,
+                env: Default::default(),
+                ready_within_ms: ready_within.as_ns() / 1_000_000,
+                access_log: None,
+            })
+        };
+        Ok(Some(match self {
+            Self::Url(_) => return Ok(None),
+            Self::Command(text) => (command(text, Vec::new()), PlaceSpec::host()),
+            Self::Image { engine, image } => {
+                let image::Found { place, argv } = image::find(image, engine)?;
+                (command(&argv.join(" "), argv), PlaceSpec::Container(place))
+            }
+        }))
+    }
+
+    /// Fails for a word that is no address.
+    fn check_address(self) -> Result<(), Failure> {
+        match self {
+            Self::Url(url) if !url.contains(['.', ':', '/']) && url != "localhost" => {
+                Err(Failure::usage(format!(
+                    "{url}: neither a URL (http://host:port/) nor a command ('{url} --port \
+                     {{port}}', ./{url})"
+                )))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -96,6 +135,17 @@ fn names_of(commands: &[&str]) -> Vec<String> {
     [files, paths].into_iter().find(differ).unwrap_or(whole)
 }
 
+/// Makes a variant of a URL, a command or an image.
+pub fn variant(name: &str, text: &str, ready_within: DurationNs) -> Result<Variant, Failure> {
+    let given = Given::new(text);
+    given.check_address()?;
+    Ok(match (given, given.launched(ready_within)?) {
+        (Given::Url(url), _) => Variant::new(name, url, ServerSpec::External),
+        (_, None) => Variant::new(name, text, ServerSpec::External),
+        (_, Some((server, place))) => Variant { place, ..Variant::new(name, OF_LAUNCHES, server) },
+    })
+}
+
 /// Adds what starts a server to the variant with that name, or adds such a variant.
 fn start(variants: &mut Vec<Variant>, added: Variant) -> Result<(), Failure> {
     match variants.iter_mut().find(|variant| variant.name == added.name) {
@@ -137,7 +187,7 @@ impl Compare {
         let given = self.given();
         let starts = given.iter().any(|(_, given)| !matches!(given, Given::Url(_)));
         let starts = starts || !self.launch.is_empty();
-        let mut of_launches = "http://127.0.0.1:{port}/";
+        let mut of_launches = OF_LAUNCHES;
         let mut is_given = false;
         let mut variants = Vec::new();
         for (name, given) in &given {
@@ -152,33 +202,20 @@ impl Compare {
                 of_launches = url;
                 continue;
             }
-            if !url.contains(['.', ':', '/']) && url != "localhost" {
-                return Err(Failure::usage(format!(
-                    "{url}: neither a URL (http://host:port/) nor a command ('{url} --port \
-                     {{port}}', ./{url})"
-                )));
-            }
+            given.check_address()?;
             variants.push(self.variant(name, url, ServerSpec::External));
         }
         for (name, given) in &given {
-            let added = match *given {
-                Given::Url(_) => continue,
-                Given::Command(command) => {
-                    self.variant(name, of_launches, self.command(command, Vec::new()))
-                }
-                Given::Image { engine, image } => {
-                    let found = image::find(image, engine)?;
-                    let server = self.command(&found.argv.join(" "), found.argv);
-                    let place = PlaceSpec::Container(found.place);
-                    Variant { place, ..self.variant(name, of_launches, server) }
-                }
-            };
-            start(&mut variants, added)?;
+            if let Some((server, place)) = given.launched(self.ready_within())? {
+                let added = Variant { place, ..self.variant(name, of_launches, server) };
+                start(&mut variants, added)?;
+            }
         }
         for text in &self.launch {
             let (name, command) = launch(text)?;
-            let server = self.command(command, Vec::new());
-            start(&mut variants, self.variant(&name, of_launches, server))?;
+            if let Some((server, _)) = Given::Command(command).launched(self.ready_within())? {
+                start(&mut variants, self.variant(&name, of_launches, server))?;
+            }
         }
         self.set_sockets(&mut variants)?;
         // The first variant typed, by URL or by --launch, is the baseline.
@@ -191,14 +228,8 @@ impl Compare {
         Variant { exclusive: self.exclusive, ..Variant::new(name, url, server) }
     }
 
-    fn command(&self, command: &str, argv: Vec<String>) -> ServerSpec {
-        ServerSpec::Command(CommandSpec {
-            command: command.to_owned(),
-            argv,
-            env: Default::default(),
-            ready_within_ms: self.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
-            access_log: None,
-        })
+    fn ready_within(&self) -> DurationNs {
+        self.ready_within.unwrap_or(READY_WITHIN)
     }
 
     fn set_sockets(&self, variants: &mut [Variant]) -> Result<(), Failure> {
