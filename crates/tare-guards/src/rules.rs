@@ -130,9 +130,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     let sum_ns: u128 = latencies.map(|latency| latency.sum_ns()).sum();
     let room_ns: u64 = rounds.map(|round| round.littles_law_slack_ns).sum();
     let window_ns = counts.window_ns.max(1) as f64;
-    // What neighbours keep from being answered in time, the server did not miss.
-    let in_calm = calm_counts(evidence, variant);
-    let in_time = if in_calm.due >= Some(CALM_DUE) { &in_calm } else { counts };
+    let in_time = counts_of_rate(evidence, variant);
     let handshakes = plan.is_tls() && load.has_new_connections() && !plan.forbids_resumption();
     // In streams the workers are a part of what is measured; during calls they only wait.
     let replies = LoadKind::by(load) == LoadKind::Replies;
@@ -155,6 +153,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         due: in_time.due,
         // Random arrivals match the expected number only on average.
         chance: if load.is_poisson() { 3.0 / in_time.due.unwrap_or(1.0).sqrt() } else { 0.0 },
+        baseline_met: baseline_met(evidence),
         // Requests in flight at the start of the window balance those at its end. If the server
         // falls behind, fewer end than were due, even while connections still hold the difference.
         ended: in_time.completed + in_time.failed,
@@ -176,12 +175,21 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
 /// Requests due in calm slices that show whether the server keeps up with the rate.
 const CALM_DUE: f64 = 1000.0;
 
-fn calm_counts(evidence: &Evidence<'_>, variant: usize) -> Counts {
-    let mut counts = Counts::default();
+/// The counts that show whether a variant keeps up with the rate. What neighbours keep from being
+/// answered in time, the server did not miss.
+fn counts_of_rate(evidence: &Evidence<'_>, variant: usize) -> Counts {
+    let mut calm = Counts::default();
     for digest in evidence.digests {
-        counts.accumulate(&digest.variants[variant].calm.counts);
+        calm.accumulate(&digest.variants[variant].calm.counts);
     }
-    counts
+    if calm.due >= Some(CALM_DUE) { calm } else { evidence.totals[variant].counts.clone() }
+}
+
+fn baseline_met(evidence: &Evidence<'_>) -> Option<f64> {
+    let counts = counts_of_rate(evidence, evidence.question.baseline);
+    let is_about_use = evidence.question.metrics.iter().all(|metric| metric.is_use());
+    let due = counts.due.filter(|due| is_about_use && *due > 0.0)?;
+    Some((counts.completed + counts.failed) as f64 / due)
 }
 
 fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {

@@ -40,6 +40,8 @@ pub struct Traffic {
     pub ended: u64,
     /// Share by which `due` and `ended` may differ by chance.
     pub chance: f64,
+    /// If all that is asked is what requests use: the share of the rate that the baseline reached.
+    pub baseline_met: Option<f64>,
     /// Mean requests in flight, from throughput and mean latency.
     pub mean_in_flight: f64,
     /// Factor for latencies that extend beyond the measured time.
@@ -163,6 +165,10 @@ fn littles_law(traffic: &Traffic) -> Option<Doubt> {
 
 /// An open loop that reaches less than this share of the requested rate was not one.
 pub const RATE_MET: f64 = 0.99;
+/// What requests use may be compared if both variants reach the same rate, up to this share of it,
+/// and at least half of what was requested.
+const RATES_ALIKE: f64 = 0.05;
+const RATE_MET_FOR_USE: f64 = 0.5;
 
 fn rate_missed(traffic: &Traffic) -> Option<Doubt> {
     let due = traffic.due.filter(|due| *due > 0.0)?;
@@ -180,7 +186,10 @@ fn rate_missed(traffic: &Traffic) -> Option<Doubt> {
         rate(traffic.rate_per_s),
         traffic.connections,
     );
-    doubt(Code::RateMissed, Severity::Void, text)
+    let is_alike = |baseline: f64| (met - baseline).abs() <= RATES_ALIKE;
+    let is_enough = met >= RATE_MET_FOR_USE && traffic.baseline_met.is_some_and(is_alike);
+    let severity = if is_enough { Severity::Warn } else { Severity::Void };
+    doubt(Code::RateMissed, severity, text)
 }
 
 fn reconnects(traffic: &Traffic) -> Option<Doubt> {
@@ -370,6 +379,15 @@ mod tests {
         trips("rate-missed", Severity::Void, "only 98.0 % of the requests due", |t| {
             open(t, 10_200.0);
         });
+        let about_use = |due: f64, baseline_met, severity| {
+            trips("rate-missed", severity, "of the requests due", |t| {
+                open(t, due);
+                t.baseline_met = Some(baseline_met);
+            });
+        };
+        about_use(12_000.0, 0.85, Severity::Warn);
+        about_use(12_000.0, 0.95, Severity::Void);
+        about_use(30_000.0, 0.33, Severity::Void);
         let mut random = clean();
         open(&mut random, 10_200.0);
         random.chance = 0.03;

@@ -317,6 +317,11 @@ impl Metric {
         })
     }
 
+    /// Whether it is what a request uses, which hardly depends on the rate of requests.
+    pub fn is_use(self) -> bool {
+        self.row().phrase == Phrase::Costs
+    }
+
     /// Whether a larger value is better.
     pub fn more_is_better(self) -> bool {
         matches!(self.row().phrase, Phrase::Slower | Phrase::Carries)

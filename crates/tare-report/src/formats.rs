@@ -23,6 +23,16 @@ pub enum Form {
     K6Csv,
     /// The result file of bpftime's nginx benchmark.
     BpftimeJson,
+    /// Bencher's metric format.
+    BencherJson,
+    /// Metrics for github-action-benchmark of which more is better.
+    GithubBigger,
+    /// The other metrics for github-action-benchmark.
+    GithubSmaller,
+    /// Text of Go's benchmarks, for benchstat.
+    GoBench,
+    /// A row per run, for Apache Otava.
+    OtavaCsv,
     /// Test cases, as CI systems read them.
     Junit,
     /// Messages that a forge shows beside a change.
@@ -30,7 +40,7 @@ pub enum Form {
 }
 
 impl Form {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Text,
         Self::Why,
         Self::Json,
@@ -42,6 +52,11 @@ impl Form {
         Self::FortioCsv,
         Self::K6Csv,
         Self::BpftimeJson,
+        Self::BencherJson,
+        Self::GithubBigger,
+        Self::GithubSmaller,
+        Self::GoBench,
+        Self::OtavaCsv,
         Self::Junit,
         Self::Annotations,
     ];
@@ -60,6 +75,11 @@ impl Form {
             Self::FortioCsv => "fortio-csv",
             Self::K6Csv => "k6-csv",
             Self::BpftimeJson => "bpftime-json",
+            Self::BencherJson => "bencher-json",
+            Self::GithubBigger => "github-bigger",
+            Self::GithubSmaller => "github-smaller",
+            Self::GoBench => "go-bench",
+            Self::OtavaCsv => "otava-csv",
             Self::Junit => "junit",
             Self::Annotations => "annotations",
         }
@@ -86,7 +106,11 @@ pub trait Document {
     /// sequences in names and messages are shown by their codes.
     fn render(&self, form: Form) -> Result<String, String> {
         let safe = |text: String| match form {
-            Form::Json | Form::BpftimeJson => plain::json(&text).into_owned(),
+            Form::Json
+            | Form::BpftimeJson
+            | Form::BencherJson
+            | Form::GithubBigger
+            | Form::GithubSmaller => plain::json(&text).into_owned(),
             _ => plain::lines(&text).into_owned(),
         };
         self.form(form).map(safe).ok_or_else(|| {

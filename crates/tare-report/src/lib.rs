@@ -12,6 +12,7 @@ pub mod date;
 pub mod exports;
 pub mod formats;
 pub mod hdr_log;
+pub mod hgrm;
 pub mod html;
 pub mod import;
 pub mod load;

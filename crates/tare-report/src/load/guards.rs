@@ -46,6 +46,7 @@ fn traffic(report: &LoadReport) -> Traffic {
             .filter(|_| !report.interrupted)
             .map(|due| if asked.poisson { requests.started as f64 } else { due }),
         chance: 0.0,
+        baseline_met: None,
         // Requests in flight at the end were sent in time, so they are not missed.
         ended: requests.completed + requests.failed + requests.unfinished_drained,
         mean_in_flight: report.throughput_per_s * mean_ns / 1e9,

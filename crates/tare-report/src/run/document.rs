@@ -47,6 +47,11 @@ impl Document for RunDocument {
             Form::OpenMetrics => exports::open_metrics::render(&[Part::whole(self)]),
             Form::FortioCsv => exports::fortio_csv::render(&[Part::whole(self)]),
             Form::K6Csv => exports::k6_csv::render(&[Part::whole(self)]),
+            Form::BencherJson => exports::bencher_json::render(&[Part::whole(self)]),
+            Form::GithubBigger => exports::github_benchmark::render(&[Part::whole(self)], true),
+            Form::GithubSmaller => exports::github_benchmark::render(&[Part::whole(self)], false),
+            Form::GoBench => exports::go_bench::render(&[Part::whole(self)]),
+            Form::OtavaCsv => exports::otava_csv::render(&[Part::whole(self)]),
             Form::BpftimeJson => exports::bpftime_json::render(self),
             // Those are for checks.
             Form::Junit | Form::Annotations => return None,

@@ -22,7 +22,7 @@ pub fn verdict_word(metric: Metric, verdict: Verdict) -> &'static str {
 }
 
 fn is_use(metric: Metric) -> bool {
-    metric.row().phrase == Phrase::Costs
+    metric.is_use()
 }
 
 /// From this factor on, overheads are shown as factors (2.00×), not in percent.

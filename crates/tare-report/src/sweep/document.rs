@@ -57,6 +57,11 @@ impl Document for SweepDocument {
             Form::OpenMetrics => exports::open_metrics::render(&self.parts()),
             Form::FortioCsv => exports::fortio_csv::render(&self.parts()),
             Form::K6Csv => exports::k6_csv::render(&self.parts()),
+            Form::BencherJson => exports::bencher_json::render(&self.parts()),
+            Form::GithubBigger => exports::github_benchmark::render(&self.parts(), true),
+            Form::GithubSmaller => exports::github_benchmark::render(&self.parts(), false),
+            Form::GoBench => exports::go_bench::render(&self.parts()),
+            Form::OtavaCsv => exports::otava_csv::render(&self.parts()),
             // These formats hold a single run.
             Form::RoundsCsv | Form::BpftimeJson => return None,
             // Those are for checks.

@@ -43,6 +43,7 @@ pub(super) fn next(
     cells: &mut [ComparisonDesign<'_>],
     history: &History<'_>,
 ) -> Option<RoundOrder> {
+    let has_closed = cells.iter().any(|cell| !cell.is_open());
     let mut active = Vec::new();
     for (cell, seen) in cells.iter_mut().zip(&history.cells) {
         cell.take(seen);
@@ -59,7 +60,9 @@ pub(super) fn next(
         active.drain(..).for_each(|(cell, _)| cell.end(Ended::MaxTime));
     }
     let (first, seen) = active.first()?;
-    let survey = first.survey(seen, history.surveys);
+    // At a rate that one variant keeps, all of them at once may be too much for the machine.
+    let may_survey = !(first.is_open() && has_closed);
+    let survey = first.survey(seen, history.surveys).filter(|_| may_survey);
     let is_cold = active.iter().any(|(cell, _)| cell.is_cold());
     let watches_rest = !is_cold && active.iter().any(|(cell, seen)| cell.watches_rest(seen));
     let orders = active.iter_mut().map(|(cell, seen)| cell.order(seen, history.surveys, share));

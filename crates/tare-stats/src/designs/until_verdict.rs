@@ -189,6 +189,10 @@ impl<'a> ComparisonDesign<'a> {
         self.plan.slices.cold.is_some()
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.plan.load.is_open()
+    }
+
     pub(super) fn has_ended(&self) -> Option<Ended> {
         self.ended
     }

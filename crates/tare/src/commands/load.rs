@@ -13,6 +13,7 @@ use tare_load::{LoadPlan, Stretch};
 use tare_model::load::Paths;
 use tare_model::places::PlaceSpec;
 use tare_model::url::Url;
+use tare_report::hgrm;
 use tare_report::load::LoadReport;
 use tare_report::load::guards::Severity;
 use tare_report::load::text;
@@ -25,7 +26,7 @@ use crate::load::elsewhere;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::load::url_list;
-use crate::load::watch::Watch;
+use crate::load::watch::{IntervalLog, Watch};
 use tare_model::Failure;
 
 /// Put load on one server and report its throughput and latency
@@ -82,6 +83,13 @@ pub struct Load {
     /// Write an HdrHistogram log, one line per interval, to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
+    /// Write all percentiles of latency (.hgrm) to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    hgrm: Option<PathBuf>,
+    /// Write each interval as a line of JSON to this file, or to standard output with -, where each
+    /// line appears when its interval ends
+    #[arg(long, value_name = "FILE")]
+    ndjson: Option<PathBuf>,
     /// Length of an interval of the time series
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: DurationNs,
@@ -112,7 +120,8 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         method: plan.requests.method(),
     };
     let length = (plan.stretch.window != NO_END).then_some(plan.stretch.window);
-    let mut watch = Watch::new(length, args.interval);
+    let prints = args.ndjson.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let mut watch = Watch::new(length, args.interval, prints);
     let interrupted = || interrupt::was_interrupted();
     let report = match places(args)?.as_slice() {
         [] => {
@@ -125,7 +134,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         }
         places => elsewhere::run(places, &plan, &request, &mut watch, &stop)?,
     };
-    outputs.write(&report, &watch.hdr_log)?;
+    outputs.write(&report, &watch.log)?;
     if report.interrupted {
         return Err(Failure::interrupted());
     }
@@ -169,7 +178,11 @@ struct Outputs {
     json: Option<Output>,
     csv: Option<Output>,
     hdr: Option<Output>,
+    hgrm: Option<Output>,
+    ndjson: Option<Output>,
 }
+
+const FLAGS: &str = "--json, --csv, --hdr, --hgrm and --ndjson";
 
 impl Outputs {
     fn create(args: &Load) -> Result<Self, Failure> {
@@ -180,26 +193,29 @@ impl Outputs {
             json: create("--json", &args.json)?,
             csv: create("--csv", &args.csv)?,
             hdr: create("--hdr", &args.hdr)?,
+            hgrm: create("--hgrm", &args.hgrm)?,
+            ndjson: create("--ndjson", &args.ndjson)?,
         };
-        let paths: Vec<_> = [&args.json, &args.csv, &args.hdr].into_iter().flatten().collect();
+        let paths = [&args.json, &args.csv, &args.hdr, &args.hgrm, &args.ndjson];
+        let paths: Vec<_> = paths.into_iter().flatten().collect();
         let twice = paths.iter().enumerate().any(|(at, path)| paths[..at].contains(path));
         if twice && !outputs.all().any(Output::is_stdout) {
-            let text = "--json, --csv and --hdr: each needs a file of its own";
-            return Err(Failure::usage(text));
+            return Err(Failure::usage(format!("{FLAGS}: each needs a file of its own")));
         }
         if outputs.all().filter(|output| output.is_stdout()).count() > 1 {
-            let text = "--json, --csv and --hdr: only one of them can be - (standard output)";
+            let text = format!("{FLAGS}: only one of them can be - (standard output)");
             return Err(Failure::usage(text));
         }
         Ok(outputs)
     }
 
     fn all(&self) -> impl Iterator<Item = &Output> {
-        [&self.json, &self.csv, &self.hdr].into_iter().flatten()
+        let all = [&self.json, &self.csv, &self.hdr, &self.hgrm, &self.ndjson];
+        all.into_iter().flatten()
     }
 
     /// Writes the files; prints the text unless one of them is standard output.
-    fn write(&mut self, report: &LoadReport, hdr_log: &str) -> Result<(), Failure> {
+    fn write(&mut self, report: &LoadReport, log: &IntervalLog) -> Result<(), Failure> {
         if !self.all().any(Output::is_stdout) {
             print(&text::render(report))
                 .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
@@ -210,7 +226,14 @@ impl Outputs {
         if let Some(csv) = &mut self.csv {
             csv.write(&report.csv())?;
         }
-        self.hdr.as_mut().map_or(Ok(()), |hdr| hdr.write(hdr_log))
+        if let Some(hgrm) = &mut self.hgrm {
+            hgrm.write(&log.latency.hdr().map_or_else(String::new, hgrm::render))?;
+        }
+        // Lines on standard output are there already.
+        if let Some(ndjson) = self.ndjson.as_mut().filter(|ndjson| !ndjson.is_stdout()) {
+            ndjson.write(&log.ndjson)?;
+        }
+        self.hdr.as_mut().map_or(Ok(()), |hdr| hdr.write(&log.hdr))
     }
 }
 

@@ -57,7 +57,8 @@ pub struct Report {
     /// Write this format to standard output: any of the above, why, rounds-csv (the values behind a
     /// run's intervals, one row per round), openmetrics (Prometheus text format), fortio-csv (the
     /// table of Istio's benchmark runner), k6-csv (a summary of k6), bpftime-json (the result file
-    /// of bpftime's nginx benchmark), and of checks junit and annotations
+    /// of bpftime's nginx benchmark), bencher-json, github-bigger and github-smaller (for
+    /// github-action-benchmark), go-bench (for benchstat), otava-csv; of checks junit, annotations
     #[arg(long, value_name = "FORMAT", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use tare_report::load::LoadReport;
 use tare_report::load::guards::Severity;
+use tare_report::load::{Interval, LoadReport};
 use tare_target::behaviour::Behaviour;
 use tare_target::stats::Counter;
 
@@ -54,7 +54,8 @@ fn threads_poll_where_they_have_cpus_of_their_own_or_are_told_to() {
 fn every_output_is_written_and_reads_back() {
     let server = Server::start(Behaviour::default());
     let folder = Folder::new("outputs");
-    let [json, csv, hdr] = ["a.json", "a.csv", "a.hdr"].map(|name| folder.file(name));
+    let [json, csv, hdr, hgrm, ndjson] =
+        ["json", "csv", "hdr", "hgrm", "ndjson"].map(|kind| folder.file(&format!("a.{kind}")));
     tare(&[
         "load",
         &server.url(),
@@ -68,6 +69,10 @@ fn every_output_is_written_and_reads_back() {
         str(&csv),
         "--hdr",
         str(&hdr),
+        "--hgrm",
+        str(&hgrm),
+        "--ndjson",
+        str(&ndjson),
     ])
     .success();
     let read = |path| std::fs::read_to_string(path).unwrap();
@@ -77,6 +82,17 @@ fn every_output_is_written_and_reads_back() {
     assert!(rows > 0);
     let histograms = read(&hdr).lines().filter(|line| line.contains("HIST")).count();
     assert_eq!(histograms, rows);
+    let lines = read(&ndjson);
+    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    assert_eq!(lines.collect::<Vec<Interval>>(), report.intervals);
+    let total = format!("Total count    = {:12}]", report.requests.good);
+    assert!(read(&hgrm).contains(&total), "{total}: {}", read(&hgrm));
+    // Lines on standard output are there instead of the text.
+    let told =
+        tare(&["load", &server.url(), "-d", "300ms", "--interval", "100ms", "--ndjson", "-"]);
+    let told = told.success().stdout;
+    assert!(told.lines().count() >= 3, "{told}");
+    assert!(told.lines().all(|line| serde_json::from_str::<Interval>(line).is_ok()), "{told}");
 }
 
 #[test]
