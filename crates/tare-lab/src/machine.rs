@@ -1,10 +1,11 @@
 //! The machine: its description, and its counters over a round. Its modules handle control groups
 //! ([`cgroup`]), the CPU time of everything ([`everything`]), processes ([`processes`]), installed
-//! programs ([`programs`]) and how to install them ([`packages`]), and short commands
-//! ([`commands`]).
+//! programs ([`programs`]) and how to install them ([`packages`]), short commands ([`commands`]), and
+//! the commit of a repository ([`commit`]).
 
 pub mod cgroup;
 pub mod commands;
+pub mod commit;
 pub mod everything;
 pub mod packages;
 pub mod processes;
@@ -19,6 +20,7 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 use tare_model::samples::MachineUse;
 
+use crate::machine::commit::commit_in;
 use crate::machine::processes::TICKS_PER_S;
 
 /// Description of the machine, kept with every run.
@@ -36,6 +38,9 @@ pub struct Machine {
     /// Whether it is a virtual machine.
     pub virtual_machine: bool,
     pub memory_bytes: u64,
+    /// Commit of the repository in which the command was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 impl Machine {
@@ -60,6 +65,7 @@ impl Machine {
             governor: (!governor.is_empty()).then_some(governor),
             virtual_machine: field("flags").unwrap_or_default().contains(" hypervisor"),
             memory_bytes: memory_kb.and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) * 1024,
+            commit: std::env::current_dir().ok().and_then(|folder| commit_in(&folder)),
         }
     }
 }

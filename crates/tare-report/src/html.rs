@@ -9,6 +9,7 @@ pub mod pair;
 pub mod run;
 pub mod steps;
 pub mod sweep;
+pub mod trend;
 
 mod about;
 mod bars;

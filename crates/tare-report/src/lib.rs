@@ -23,5 +23,6 @@ pub mod steps;
 pub mod sweep;
 pub mod sys;
 pub mod timeline;
+pub mod trend;
 
 pub use tare_guards::{clients_summary, format};

@@ -1,6 +1,6 @@
 //! Two stored runs compared: two dates, or two machines.
 
-mod guards;
+pub(crate) mod guards;
 mod words;
 
 use serde::Serialize;

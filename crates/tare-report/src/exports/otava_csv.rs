@@ -26,11 +26,13 @@ pub fn render(parts: &[Part<'_>]) -> String {
         }
     }
     let head = known.iter().map(|(name, _)| format!(",{}", quote(name)));
-    let mut text = format!("time,run,version{}\n", head.collect::<String>());
+    let mut text = format!("time,run,commit,version{}\n", head.collect::<String>());
     for part in parts {
         let run = &part.document.report.run;
         let time = date::rfc3339(run.started_unix_ms);
-        text.push_str(&format!("{time},{},{}", run.id, quote(&run.tare_version)));
+        let commit = part.document.report.machine["commit"].as_str().unwrap_or_default();
+        let (commit, version) = (quote(commit), quote(&run.tare_version));
+        text.push_str(&format!("{time},{},{commit},{version}", run.id));
         for (name, metric) in &known {
             let variants = part.document.report.variants.iter();
             let mut own = variants.filter(|variant| column(part, &variant.name, *metric) == *name);

@@ -71,7 +71,7 @@ fn drift(a: &RunReport, b: &RunReport, baseline: Option<&str>) -> RunGuard {
 /// Keys of load that describe how it is made, not what is requested.
 const OF_THE_MACHINE: [&str; 3] = ["cpus", "reactor", "threads"];
 
-fn other_load(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
+pub(crate) fn other_load(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
     let load =
         |report: &RunReport| serde_json::to_value(&report.plan.parts.load).unwrap_or_default();
     let (x, y) = (load(a), load(b));
@@ -82,8 +82,8 @@ fn other_load(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
     })
 }
 
-fn other_machine(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
-    let differ = differences(&a.machine, &b.machine, &[]);
+pub(crate) fn other_machine(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
+    let differ = differences(&a.machine, &b.machine, &["commit"]);
     (!differ.is_empty()).then(|| {
         let text = format!(
             "the machines are not the same: {}; a ratio on one need not be the ratio on another",

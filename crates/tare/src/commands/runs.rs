@@ -10,21 +10,25 @@ use tare_model::plan::PlanParts;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 use tare_report::format::counted;
+use tare_report::formats::Form;
 use tare_report::run::words::{point_of, time, verdict_word};
-use tare_results::{Conclusion, Conclusions, conclusions, is_running, plan_of};
+use tare_report::trend::TrendDocument;
+use tare_results::{Conclusion, Conclusions, conclusions, document_of, is_running, plan_of};
 use tare_stats::Verdict;
 use tare_store::{RunFilter, RunRow, Store};
 
 use super::completions;
-use crate::load::outputs::print;
+use crate::load::outputs::{Outputs, files_of, print};
 use crate::run::cpus_and_folders::store_path;
 use tare_model::Failure;
 
-/// List or delete stored runs
+/// List or delete stored runs, or follow an experiment over time
 ///
 /// Example: tare runs wasm
 ///
 /// Example: tare runs --delete 3,4
+///
+/// Example: tare runs --trend 'What does an access log cost nginx?' --html trend.html
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Runs {
@@ -41,13 +45,38 @@ pub struct Runs {
     #[arg(long, value_name = "RUN", conflicts_with_all = ["contains", "all"],
           add = ArgValueCandidates::new(completions::runs))]
     events: Option<String>,
+    /// Show the overheads of this experiment's runs over time, and where they changed
+    #[arg(long, value_name = "EXPERIMENT", conflicts_with_all = ["contains", "all", "delete", "events"])]
+    trend: Option<String>,
+    #[command(flatten)]
+    forms: TrendFiles,
     /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
 
+/// Files of a trend, besides standard output.
+#[derive(Args)]
+struct TrendFiles {
+    /// With --trend: write JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE", requires = "trend")]
+    json: Option<PathBuf>,
+    /// With --trend: write CSV to this file, or to standard output with -
+    #[arg(long, value_name = "FILE", requires = "trend")]
+    csv: Option<PathBuf>,
+    /// With --trend: write a page to this file, or to standard output with -
+    #[arg(long, value_name = "FILE", requires = "trend")]
+    html: Option<PathBuf>,
+    /// With --trend: write a table for Apache Otava to this file, or to standard output with -
+    #[arg(long, value_name = "FILE", requires = "trend")]
+    otava_csv: Option<PathBuf>,
+}
+
 pub fn run(args: &Runs) -> Result<(), Failure> {
     let mut store = Store::open_existing(&store_path(args.store.as_ref())?)?;
+    if let Some(experiment) = &args.trend {
+        return args.trend(&store, experiment);
+    }
     let text = if !args.delete.is_empty() {
         delete(&mut store, &args.delete)?
     } else if let Some(text) = &args.events {
@@ -68,6 +97,54 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
     };
     print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }
+
+/// Most runs of a trend, the newest.
+const TREND_MAX: usize = 100;
+
+impl Runs {
+    fn trend(&self, store: &Store, experiment: &str) -> Result<(), Failure> {
+        let TrendFiles { json, csv, html, otava_csv } = &self.forms;
+        let mut forms = files_of([json, &None, csv, html]);
+        forms.extend(otava_csv.clone().map(|path| (Form::OtavaCsv, path)));
+        let mut outputs = Outputs::create(&forms)?;
+        let rows = store.runs(&RunFilter { contains: Some(experiment.to_owned()) })?;
+        let is_measured = |row: &&RunRow| row.rounds > 0 && !row.is_import && !is_running(row);
+        let rows: Vec<&RunRow> = rows.iter().filter(is_measured).collect();
+        let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let name = match names.as_slice() {
+            all if all.contains(&experiment) => experiment,
+            [only] => only,
+            [] => {
+                let text = "no measured run has this name (tare runs)";
+                return Err(Failure::flag("--trend", experiment, text));
+            }
+            several => {
+                let names: Vec<String> =
+                    several.iter().take(NAMES_SHOWN).map(|name| plain::line(name).into()).collect();
+                let text = format!("several experiments; name one: {}", names.join("; "));
+                return Err(Failure::flag("--trend", experiment, text));
+            }
+        };
+        // The newest run is first.
+        let own = rows.iter().filter(|row| row.name == name).take(TREND_MAX);
+        let documents = own.map(|row| {
+            // Lists of runs leave out their plans.
+            let row = store.find_run(&row.id.to_string())?;
+            document_of(store, &row, &plan_of(&row)?)
+        });
+        let mut documents = documents.collect::<Result<Vec<_>, Failure>>()?;
+        documents.reverse();
+        let Some(trend) = TrendDocument::new(plain::line(name).into_owned(), documents) else {
+            return Err(Failure::bug("a trend without runs"));
+        };
+        outputs.write(&trend, None)
+    }
+}
+
+/// Most names in a message.
+const NAMES_SHOWN: usize = 5;
 
 /// Time for computing missing verdicts, those of the newest runs first.
 const PATIENCE: DurationNs = DurationNs::from_ms(500);

@@ -91,3 +91,25 @@ fn stores_of_earlier_releases_are_read() {
         tare(&["runs", "--delete", "1"]);
     }
 }
+
+#[test]
+fn an_experiment_is_followed_over_time() {
+    let desk = Desk::new("runs-trend");
+    for percent in [100, 100, 90] {
+        Stored::answering(percent).write(&desk);
+    }
+    let trend = |more: &[&str]| desk.tare(&[&["runs", "--trend", "What does"], more].concat());
+    let told = trend(&[]).success().stdout;
+    assert!(told.contains("▼ new +10.0 % ± ") && told.contains(" since run 1"), "{told}");
+    let csv = trend(&["--csv", "-"]).success().stdout;
+    assert_eq!(csv.lines().count(), 4, "{csv}");
+    let page = desk.folder.file("trend.html");
+    trend(&["--html", str(&page)]).success();
+    assert!(std::fs::read_to_string(page).unwrap().contains("Run 3: ▼ new"));
+    desk.tare(&["runs", "--trend", "nowhere"]).fails(2, "no measured run has this name");
+    desk.tare(&["runs", "--html", "x"]).fails(2, "--trend <EXPERIMENT>");
+    let mut other = Stored::answering(100);
+    other.plan.name = "What does another cost?".into();
+    other.write(&desk);
+    trend(&[]).fails(2, "several experiments; name one: What does another cost?; What does |it|");
+}
