@@ -175,8 +175,8 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
 /// Requests due in calm slices that show whether the server keeps up with the rate.
 const CALM_DUE: f64 = 1000.0;
 
-/// The counts that show whether a variant keeps up with the rate. What neighbours keep from being
-/// answered in time, the server did not miss.
+/// The counts that show whether a variant keeps up with the rate. Requests that neighbours delayed
+/// are not the server's fault.
 fn counts_of_rate(evidence: &Evidence<'_>, variant: usize) -> Counts {
     let mut calm = Counts::default();
     for digest in evidence.digests {

@@ -40,7 +40,8 @@ pub struct Traffic {
     pub ended: u64,
     /// Share by which `due` and `ended` may differ by chance.
     pub chance: f64,
-    /// If all that is asked is what requests use: the share of the rate that the baseline reached.
+    /// Share of the rate that the baseline reached; set only if all metrics asked for are costs per
+    /// request.
     pub baseline_met: Option<f64>,
     /// Mean requests in flight, from throughput and mean latency.
     pub mean_in_flight: f64,
@@ -165,9 +166,10 @@ fn littles_law(traffic: &Traffic) -> Option<Doubt> {
 
 /// An open loop that reaches less than this share of the requested rate was not one.
 pub const RATE_MET: f64 = 0.99;
-/// What requests use may be compared if both variants reach the same rate, up to this share of it,
-/// and at least half of what was requested.
-const RATES_ALIKE: f64 = 0.05;
+/// Costs per request are comparable if the rates that both variants reached differ by at most this
+/// share of the requested rate …
+const RATES_ALIKE: f64 = 0.15;
+/// … and are at least this share of it.
 const RATE_MET_FOR_USE: f64 = 0.5;
 
 fn rate_missed(traffic: &Traffic) -> Option<Doubt> {
@@ -386,7 +388,7 @@ mod tests {
             });
         };
         about_use(12_000.0, 0.85, Severity::Warn);
-        about_use(12_000.0, 0.95, Severity::Void);
+        about_use(12_000.0, 0.99, Severity::Void);
         about_use(30_000.0, 0.33, Severity::Void);
         let mut random = clean();
         open(&mut random, 10_200.0);

@@ -11,13 +11,13 @@ use crate::{Invalid, Metric, text};
 pub struct Check {
     /// The new version.
     pub head: String,
-    /// The old version once more: shows what this machine can tell apart.
+    /// The old version once more: shows how small a difference this machine can detect.
     pub again: String,
     /// Limits for each metric that the run is to resolve.
     pub limits: Vec<CheckLimit>,
     /// Number of runs whose limits are judged together.
     pub runs: u32,
-    /// Time after which the run ends if all of its time would not decide it.
+    /// Time after which the run ends if it would not be decided within its time limit.
     #[serde(with = "text::duration")]
     pub screen: DurationNs,
 }
@@ -41,14 +41,14 @@ impl Check {
     ) -> Result<(), Invalid> {
         let wanted = [self.head.as_str(), &self.again];
         if self.head == self.again || wanted.contains(&baseline) {
-            return Err("check: base, base again and head are three variants".into());
+            return Err("check: base, base again and head must be three different variants".into());
         }
-        if wanted.iter().any(|wanted| !names.contains(wanted)) {
-            return Err(Invalid(format!("check: no variants {} and {}", self.head, self.again)));
+        if let Some(missing) = wanted.iter().find(|wanted| !names.contains(wanted)) {
+            return Err(Invalid(format!("check: no variant named {missing}")));
         }
         let is_limited = |metric: &Metric| self.limits.iter().any(|limit| limit.metric == *metric);
         if !metrics.iter().all(is_limited) || self.limits.len() != metrics.len() {
-            return Err("check: one limit for each metric".into());
+            return Err("check: expected one limit for each metric".into());
         }
         Ok(())
     }

@@ -113,11 +113,11 @@ fn findings_of(document: &RunDocument) -> Vec<MetricFinding> {
     let base = report.baseline();
     let of = |limit: &Limit| {
         let found = analysis.comparisons.iter().find(|c| limit.is_about(c));
-        let told = |variant: &str| {
+        let bounds_of = |variant: &str| {
             let mut own = report.asked_of(variant).filter(|c| c.metric == limit.metric);
             own.next().map(|comparison| (comparison.overhead_percent, comparison.verdict))
         };
-        let (head, again) = (told(&check.head), told(&check.again));
+        let (head, again) = (bounds_of(&check.head), bounds_of(&check.again));
         let (outcome, reason) = match (found.map(|found| limit.find(found)), head, again) {
             _ if let Some(guard) = differs(report, &check.head) => {
                 (Outcome::RepliesDiffer, Some(guard.text.clone()))

@@ -47,7 +47,7 @@ pub struct Point {
     pub tare_version: String,
     pub rounds: u32,
     /// Why it cannot be compared with the runs before it: another machine, another load.
-    pub is_apart: Option<String>,
+    pub not_comparable: Option<String>,
     /// In the order of the series.
     pub values: Vec<Value>,
 }
@@ -56,7 +56,7 @@ pub struct Point {
 pub struct Value {
     pub value: Option<Estimate>,
     pub overhead_percent: Option<Bounds>,
-    /// Set if it changed since the earliest run that it was like.
+    /// Set if it differs from the reference run, the first one after the last change.
     pub change: Option<Changed>,
 }
 
@@ -80,8 +80,8 @@ impl TrendDocument {
         for (at, document) in documents.iter().enumerate() {
             let report = &document.report;
             let before = at.checked_sub(1).map(|before| &documents[before].report);
-            let is_apart = before.and_then(|before| apart(before, report));
-            if is_apart.is_some() {
+            let not_comparable = before.and_then(|before| apart(before, report));
+            if not_comparable.is_some() {
                 since.fill(at);
             }
             let values = series.iter().zip(&mut since).map(|(series, since)| {
@@ -105,7 +105,7 @@ impl TrendDocument {
                 commit: report.machine["commit"].as_str().map(str::to_owned),
                 tare_version: report.run.tare_version.clone(),
                 rounds: report.run.rounds,
-                is_apart,
+                not_comparable,
                 values,
             });
         }

@@ -176,23 +176,23 @@ fn each_outcome_is_one_sentence() {
     assert_eq!(better.outcome, Outcome::NotWorse, "{}", told(&better));
     let near = both([100, 100, 102], |_| {});
     assert_eq!(near.outcome, Outcome::Undecided);
-    assert!(told(&near).contains("; a limit of 2."), "{}", told(&near));
+    assert!(told(&near).contains("; it would pass with a limit of 2."), "{}", told(&near));
     let unfit = both([100, 90, 110], |_| {});
     assert_eq!(unfit.outcome, Outcome::Unfit);
-    let of = "not judged: base differs from itself (base again) on this machine by ";
+    let of = "no verdict: base and base again are the same server, but differ on this machine by ";
     assert!(told(&unfit).starts_with(of), "{}", told(&unfit));
     let other = both([100, 100, 110], |round| {
         round.launches[2].probe.as_mut().unwrap().body_bytes = 615;
     });
     assert_eq!(other.outcome, Outcome::RepliesDiffer);
-    assert!(told(&other).starts_with("head answers other replies than base: "), "{}", told(&other));
+    assert!(told(&other).starts_with("head's replies differ from base's: "), "{}", told(&other));
     let void = both([100, 100, 110], |round| {
         round.launches[2].requests_served = Some(30_000);
     });
     assert_eq!(void.outcome, Outcome::Void, "{}", told(&void));
     let missing = Skipped { name: "spin".into(), reason: "base: the server ended".into() };
     let nothing = CheckDocument::new(Vec::new(), vec![missing]);
-    assert_eq!(told(&nothing), "not decided: base: the server ended");
+    assert_eq!(told(&nothing), "undecided: base: the server ended");
     assert_eq!(nothing.outcome, Outcome::Undecided);
 }
 
@@ -225,7 +225,7 @@ fn several_experiments_are_one_family() {
     let missing = Skipped { name: "search".into(), reason: "head: the server ended".into() };
     let document = CheckDocument::new(vec![kept], vec![missing]);
     assert_eq!(document.outcome, Outcome::Undecided);
-    assert_eq!(document.sentence, "not decided: search: head: the server ended");
+    assert_eq!(document.sentence, "undecided: search: head: the server ended");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn a_change_is_marked_once_and_drift_in_the_end() {
     assert_eq!(changes(&drift), [(3, 1, Verdict::Slower)]);
     let moved = trend(&[(1, 96, here), (2, 80, "there"), (3, 80, "there")]);
     assert_eq!(changes(&moved), [], "machines are breaks");
-    assert!(moved.points[1].is_apart.as_ref().unwrap().contains("host here and there"));
+    assert!(moved.points[1].not_comparable.as_ref().unwrap().contains("host here and there"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub enum Stopped {
     /// Every gate is decided.
     Gates,
     MaxTime,
-    /// All of the time allowed would not decide the check.
+    /// The check would not be decided within its time limit (`--screen`).
     Screen,
     /// The requested number of rounds is complete.
     Rounds,

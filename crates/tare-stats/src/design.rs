@@ -28,7 +28,7 @@ pub enum Ended {
     /// All limits are decided.
     Gates,
     MaxTime,
-    /// All of the time allowed would not decide the check.
+    /// The check would not be decided within its time limit (`--screen`).
     Screen,
     /// The requested number of rounds is done.
     Rounds,

@@ -165,7 +165,7 @@ impl Limit {
         own.any(|comparison| self.find(comparison) == Finding::Exceeded)
     }
 
-    /// Whether so many times the rounds could decide the limit, even if the true value lies half
+    /// Whether `times` as many rounds could decide the limit, even if the true value lies half
     /// way from the estimate to the bound that is farther from the limit.
     pub fn could_be_decided(&self, analysis: &Analysis, times: f64) -> bool {
         let mut own = analysis.comparisons.iter().filter(|c| self.is_about(c)).peekable();

@@ -54,7 +54,7 @@ impl Clone {
 
     fn run(&self, command: &mut Command) -> (Option<i32>, String) {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap());
-        // No word of whoever runs the tests.
+        // Unset the CI variables of the calling environment.
         for name in ["GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_EVENT_PATH", "GITLAB_CI"] {
             if !command.get_envs().any(|(known, _)| known == name) {
                 command.env_remove(name);
@@ -167,10 +167,10 @@ fn what_does_not_build_is_named() {
 fn wrong_words_and_short_histories_are_explained() {
     let clone = Clone::new("words");
     for (more, message) in [
-        (&["--frob"][..], "check: --frob is no option; write: check --build COMMAND"),
+        (&["--frob"][..], "check: unknown option --frob; usage: check --build COMMAND"),
         (&["--base"], "check: --base needs a value"),
-        (&["--base", "nowhere"], "check: --base nowhere is no commit here"),
-        (&["--build", ""], "check: --build is missing"),
+        (&["--base", "nowhere"], "check: --base nowhere: not a commit in this repository"),
+        (&["--build", ""], "check: --build is required"),
     ] {
         let (code, said) = clone.check("true", more);
         assert!(code == Some(2) && said.contains(message), "{said}");
@@ -272,7 +272,7 @@ fn a_token_that_may_not_comment_is_no_failure() {
     let clone = Clone::new("token");
     let (address, _asked) = forge(vec![(403, "{}".into())]);
     let (code, said) = comment(&clone, &address, &[]);
-    assert!(code == Some(0) && said.contains("not allowed to (403)"), "{said}");
+    assert!(code == Some(0) && said.contains("may not write comments (HTTP 403)"), "{said}");
     let (code, said) = comment(&clone, "http://127.0.0.1:9", &[("GITHUB_TOKEN", "")]);
     assert!(code == Some(0) && said.contains("GITHUB_TOKEN is not set"), "{said}");
     let (address, _asked) = forge(vec![(500, "{}".into())]);

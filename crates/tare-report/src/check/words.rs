@@ -39,29 +39,29 @@ pub(super) fn sentence(document: &CheckDocument) -> String {
     let all: Vec<&MetricFinding> = document.findings.iter().filter(own).collect();
     let Some(first) = all.first() else {
         return match missing(document).first() {
-            Some(missing) => format!("not decided: {missing}"),
-            None => "not decided: nothing was measured".into(),
+            Some(missing) => format!("undecided: {missing}"),
+            None => "undecided: nothing was measured".into(),
         };
     };
     let because = first.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match document.outcome {
         Outcome::RepliesDiffer => {
-            format!("{head} answers other replies than {base}{because}")
+            format!("{head}'s replies differ from {base}'s{because}")
         }
         Outcome::Unfit => {
             let again_percent = first.again_percent.as_ref().map_or_else(String::new, overhead);
             format!(
-                "not judged: {base} differs from itself ({again}) on this machine by \
+                "no verdict: {base} and {again} are the same server, but differ on this machine by \
                  {again_percent} in {}",
                 document.name_of(first)
             )
         }
-        Outcome::Void => format!("not judged: {}{because}", document.name_of(first)),
+        Outcome::Void => format!("no verdict: {}{because}", document.name_of(first)),
         Outcome::Worse => {
             let also = match all.len() - 1 {
                 0 => String::new(),
                 n => {
-                    format!(", and {}", format::counted(n as u64, "more finding", "more findings"))
+                    format!(", and {}", format::counted(n as u64, "more metric", "more metrics"))
                 }
             };
             let limit = percent(first.limit_percent);
@@ -76,12 +76,12 @@ pub(super) fn sentence(document: &CheckDocument) -> String {
             let held = held.fold(0.0, f64::max);
             let hint =
                 match first.reason.is_none() && held.is_finite() && held > 0.0 && held < 100.0 {
-                    true => format!("; a limit of {} would be kept", percent(up(held))),
+                    true => format!("; it would pass with a limit of {}", percent(up(held))),
                     false => String::new(),
                 };
             let limit = percent(first.limit_percent);
             format!(
-                "not decided whether {head} is worse than {base} by more than {limit}: {}{because}{hint}",
+                "undecided whether {head} is worse than {base} by more than {limit}: {}{because}{hint}",
                 document.change_of(first)
             )
         }
@@ -143,7 +143,7 @@ impl CheckDocument {
         let name = self.name_of(finding);
         match &finding.change_percent {
             Some(bounds) => format!("{name} {}", overhead(bounds)),
-            None => format!("{name} was not measured in two launches"),
+            None => format!("{name} was measured in fewer than two launches"),
         }
     }
 
@@ -151,7 +151,7 @@ impl CheckDocument {
     pub(crate) fn basis(&self) -> Vec<String> {
         let first = self.documents.first().map(|own| &own.report);
         let mut all: Vec<String> = first.and_then(crate::run::trust::asked).into_iter().collect();
-        all.push(format!("in {}", time(self.elapsed_ms as f64 / 1000.0)));
+        all.push(format!("took {}", time(self.elapsed_ms as f64 / 1000.0)));
         all.extend(ERRORS.map(str::to_owned));
         all
     }
@@ -164,7 +164,8 @@ fn title(finding: &MetricFinding) -> &'static str {
 /// All findings, one per row.
 pub fn table(document: &CheckDocument) -> Table {
     let [base, head, again] = document.names().map(str::to_owned);
-    let header = vec![String::new(), base, head, "change (+ worse)".into(), "limit".into(), again];
+    let header =
+        vec![String::new(), base, head, "change (+ = worse)".into(), "limit".into(), again];
     let change = |bounds: Option<&Bounds>| bounds.map_or("–".into(), overhead);
     let row = |finding: &MetricFinding| {
         vec![
@@ -188,16 +189,16 @@ fn all_warnings(document: &CheckDocument) -> Vec<Warning> {
 
 /// The promise of a check, which `tare-stats/tests/check.rs` tests.
 const ERRORS: [&str; 2] = [
-    "of 100 changes within the limits, at most 1 is called worse",
-    "of 100 beyond a limit, at most 5 pass",
+    "at most 1 % of changes within the limits are called worse",
+    "at most 5 % of changes beyond a limit pass",
 ];
 
 pub(super) fn text(document: &CheckDocument) -> String {
     let mut lines = prose("", &document.name);
     lines.push(String::new());
     lines.extend(prose(&format!("{} ", document.outcome.sign()), &document.sentence));
-    let untold = missing(document).into_iter().filter(|line| !document.sentence.contains(line));
-    lines.extend(untold.flat_map(|line| prose("  ", &line)));
+    let others = missing(document).into_iter().filter(|line| !document.sentence.contains(line));
+    lines.extend(others.flat_map(|line| prose("  ", &line)));
     lines.push(String::new());
     if document.findings.is_empty() {
         return lines.join("\n");
@@ -218,11 +219,11 @@ pub(super) fn text(document: &CheckDocument) -> String {
 }
 
 fn missing(document: &CheckDocument) -> Vec<String> {
-    let told = |one: &Skipped| match document.missing.len() + document.documents.len() {
+    let described = |one: &Skipped| match document.missing.len() + document.documents.len() {
         1 => one.reason.clone(),
         _ => format!("{}: {}", one.name, one.reason),
     };
-    document.missing.iter().map(told).collect()
+    document.missing.iter().map(described).collect()
 }
 
 /// A comment for a pull request: a sentence and a short table; details are folded.
@@ -246,8 +247,8 @@ pub(super) fn markdown(document: &CheckDocument) -> String {
     }
     for own in &document.documents {
         let report = &own.report;
-        let told = format!("{}: {}", report.run.name, evidence(report).join(" · "));
-        text.push_str(&format!("- {}\n", escape(&told)));
+        let described = format!("{}: {}", report.run.name, evidence(report).join(" · "));
+        text.push_str(&format!("- {}\n", escape(&described)));
     }
     for warning in all_warnings(document) {
         text.push_str(&format!("- {}\n", escape(&warning.to_string())));

@@ -1,5 +1,5 @@
-//! Writes values for github-action-benchmark, which takes metrics of which more is better in one
-//! file (`customBiggerIsBetter`) and the others in another (`customSmallerIsBetter`).
+//! Writes values for github-action-benchmark, which takes metrics where more is better in one file
+//! (`customBiggerIsBetter`) and the others in another (`customSmallerIsBetter`).
 
 use serde_json::{Value, json};
 use tare_model::Metric;

@@ -1,5 +1,5 @@
-//! Writes a row for each run, with the time, for Apache Otava, which finds changes in such series: a
-//! column for each variant and metric, all of which its configuration names.
+//! Writes one row per run, with its time, and one column per variant and metric, for Apache Otava,
+//! which finds changes in such series. Its configuration must list the columns.
 
 use std::collections::BTreeSet;
 

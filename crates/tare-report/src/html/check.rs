@@ -17,7 +17,7 @@ pub fn render(document: &CheckDocument) -> String {
     let variants = document.documents.first().map_or(0, |own| own.report.variants.len());
     let how = page::warnings(&warnings(&guards, variants)) + &page::evidence(&document.basis());
     page.opening(&page::paragraph(&answer(document)), &how);
-    page.section("The findings", &page::table("Worst first", &table(document)));
+    page.section("The findings", &page::table("Clearest violation first", &table(document)));
     let figures: String = document.findings.iter().map(|one| figure(document, one)).collect();
     page.section("The changes", &figures);
     page.section("Each run", &document.documents.iter().map(short).collect::<String>());

@@ -16,7 +16,7 @@ pub fn render(document: &TrendDocument) -> String {
     });
     let notes: Vec<String> = notes.collect();
     let changes = match notes.is_empty() {
-        true => page::paragraph("No change is certain."),
+        true => page::paragraph("No significant change."),
         false => {
             page::list("changes", &notes.iter().map(|note| page::escape(note)).collect::<Vec<_>>())
         }

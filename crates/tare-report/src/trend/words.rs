@@ -16,7 +16,7 @@ pub fn heading(document: &TrendDocument) -> String {
 
 /// A row for each run.
 pub fn table(document: &TrendDocument) -> Table {
-    let mut header = vec!["run".to_owned(), "begun (UTC)".into(), "commit".into(), "tare".into()];
+    let mut header = vec!["run".to_owned(), "started (UTC)".into(), "commit".into(), "tare".into()];
     header.extend(document.series.iter().map(|series| title(document, series)));
     header.push(NOTE.into());
     let row = |point: &Point| {
@@ -36,7 +36,7 @@ pub fn table(document: &TrendDocument) -> Table {
 }
 
 /// Heading of the column of words.
-const NOTE: &str = "what it is";
+const NOTE: &str = "notes";
 /// Digits of a commit.
 const COMMIT: usize = 8;
 
@@ -65,7 +65,7 @@ pub(crate) fn note(document: &TrendDocument, point: &Point) -> String {
         Some(format!("{} {title} {by} since run {}", sign(change.verdict), change.since_run))
     });
     let mut all: Vec<String> = changes.collect();
-    all.extend(point.is_apart.clone());
+    all.extend(point.not_comparable.clone());
     all.join("; ")
 }
 
@@ -92,8 +92,8 @@ pub(super) fn text(document: &TrendDocument) -> String {
 /// How to read a trend.
 pub(crate) const HOW: [&str; 3] = [
     "+ is worse",
-    "changes are those of ratios to the baseline",
-    "nothing is compared across machines and loads",
+    "changes compare each run's ratio to its own baseline",
+    "runs on different machines or under different loads are not compared",
 ];
 
 const HEADER: &str = "run,started_unix_ms,commit,tare_version,rounds,variant,relative_to,metric,\
@@ -122,7 +122,7 @@ pub(super) fn csv(document: &TrendDocument) -> String {
                 bounds(value.overhead_percent),
                 value.change.map_or_else(String::new, |change| change.since_run.to_string()),
                 bounds(value.change.map(|change| change.percent)),
-                point.is_apart.as_deref().map_or_else(String::new, quote),
+                point.not_comparable.as_deref().map_or_else(String::new, quote),
             ];
             text.push_str(&(cells.join(",") + "\n"));
         }

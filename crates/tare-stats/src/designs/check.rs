@@ -1,5 +1,5 @@
 //! A check of a change under several loads, on the same launches: it ends when one limit is
-//! exceeded, when all are decided, or when the time allowed would not decide them.
+//! exceeded, when all are decided, or when they would not be decided within the time limit.
 
 use tare_model::check::Check;
 use tare_model::plan::PlanParts;

@@ -60,7 +60,7 @@ pub(super) fn next(
         active.drain(..).for_each(|(cell, _)| cell.end(Ended::MaxTime));
     }
     let (first, seen) = active.first()?;
-    // At a rate that one variant keeps, all of them at once may be too much for the machine.
+    // A rate that one variant sustains may be too high when all of them run at once.
     let may_survey = !(first.is_open() && has_closed);
     let survey = first.survey(seen, history.surveys).filter(|_| may_survey);
     let is_cold = active.iter().any(|(cell, _)| cell.is_cold());

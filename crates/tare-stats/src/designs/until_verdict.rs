@@ -197,12 +197,12 @@ impl<'a> ComparisonDesign<'a> {
         self.ended
     }
 
-    /// Whether a limit is exceeded, and not all that decides this has to be seen yet.
+    /// Whether some limit is exceeded; others may still be undecided.
     pub(super) fn is_exceeded(&self) -> bool {
         self.is_exceeded
     }
 
-    /// Whether so many times the rounds could decide all limits.
+    /// Whether `times` as many rounds could decide all limits.
     pub(super) fn could_be_decided(&self, rounds: &[RoundDigest], times: f64) -> bool {
         let analysis = analyse(rounds, &Question::from_plan(self.plan));
         self.limits.iter().all(|limit| limit.could_be_decided(&analysis, times))

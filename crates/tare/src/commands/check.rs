@@ -22,16 +22,17 @@ use crate::run::choices::percent;
 use crate::run::cpus_and_folders::store_path;
 use tare_model::Failure;
 
-/// Check that a change does not make a server worse: one answer, for pull requests
+/// Check whether a change makes a server worse
 ///
 /// Starts base (the old version), base again, and head (the new version) on this machine, and loads
-/// them in turns in short slices over several launches, as 'tare compare' does. The check asks
+/// them in turn in short slices over several launches, as 'tare compare' does. The answer is
 /// whether head is worse by more than --worse-by in any metric: CPU time per request at a rate that
-/// base sustains easily, and throughput. Of 100 changes within the limits, at most one is called
-/// worse, however many metrics are asked for. Base against itself shows what this machine can tell.
+/// base sustains easily, and throughput. At most 1 % of changes within the limits are called worse,
+/// however many metrics are checked. Base is also compared with itself, which shows how small a
+/// difference this machine can detect.
 ///
-/// Exits with 0 if head is not worse, 1 if it is, 4 if its replies differ, 5 if that is not decided
-/// in the time given, and 6 if this machine allows no verdict.
+/// Exits with 0 if head is not worse, 1 if it is, 4 if its replies differ, 5 if that is undecided
+/// within --max-time, and 6 if this machine allows no verdict.
 ///
 /// Example: tare check --base './old --port {port}' --head './new --port {port}'
 ///
@@ -61,13 +62,14 @@ pub struct Check {
     /// cpu,throughput, or throughput,p50 for servers that tare does not start
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = MetricLimit::parse)]
     metric: Vec<MetricLimit>,
-    /// Path to request, instead of the URLs'; repeatable: each is a load of its own
+    /// Path to request instead of the one in the URL; repeat it to measure several paths, each
+    /// separately
     #[arg(long, value_name = "PATH", conflicts_with = "files", value_parser = super::compare::path)]
     path: Vec<String>,
-    /// Time limit for the whole command; default: 3m, or the files'
+    /// Time limit for the whole command; default: 3m, or max_time from the files
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     max_time: Option<DurationNs>,
-    /// After this time, end if all of --max-time would not decide
+    /// After this time, stop early if the check is unlikely to be decided within --max-time
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = positive_duration)]
     screen: DurationNs,
     /// Allowed differences between replies: status, body, headers, connection, tls

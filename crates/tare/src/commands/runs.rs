@@ -45,7 +45,8 @@ pub struct Runs {
     #[arg(long, value_name = "RUN", conflicts_with_all = ["contains", "all"],
           add = ArgValueCandidates::new(completions::runs))]
     events: Option<String>,
-    /// Show the overheads of this experiment's runs over time, and where they changed
+    /// Show the overheads of this experiment's runs over time (its newest 100), and where they
+    /// changed
     #[arg(long, value_name = "EXPERIMENT", conflicts_with_all = ["contains", "all", "delete", "events"])]
     trend: Option<String>,
     #[command(flatten)]
@@ -64,7 +65,7 @@ struct TrendFiles {
     /// With --trend: write CSV to this file, or to standard output with -
     #[arg(long, value_name = "FILE", requires = "trend")]
     csv: Option<PathBuf>,
-    /// With --trend: write a page to this file, or to standard output with -
+    /// With --trend: write an HTML page to this file, or to standard output with -
     #[arg(long, value_name = "FILE", requires = "trend")]
     html: Option<PathBuf>,
     /// With --trend: write a table for Apache Otava to this file, or to standard output with -
@@ -117,13 +118,16 @@ impl Runs {
             all if all.contains(&experiment) => experiment,
             [only] => only,
             [] => {
-                let text = "no measured run has this name (tare runs)";
+                let text = "no measured run has this name; list runs with 'tare runs'";
                 return Err(Failure::flag("--trend", experiment, text));
             }
             several => {
                 let names: Vec<String> =
                     several.iter().take(NAMES_SHOWN).map(|name| plain::line(name).into()).collect();
-                let text = format!("several experiments; name one: {}", names.join("; "));
+                let text = format!(
+                    "matches several experiments: {}; give the full name",
+                    names.join("; ")
+                );
                 return Err(Failure::flag("--trend", experiment, text));
             }
         };

@@ -38,12 +38,12 @@ pub fn read_check(path: &Path) -> Result<Checked, Failure> {
     let mut file: ExperimentFile = source.parse()?;
     if let Some((key, values)) = file.sweep.first_key_value() {
         let at = values.span().start;
-        return Err(source.at(at, &format!("sweep: a check has no sweep; leave out {key}")));
+        return Err(source.at(at, &format!("sweep: not supported in a check; remove {key}")));
     }
     let Some(table) = file.check.take() else {
         let path = path.display();
         return Err(Failure::usage(format!(
-            "{path}: no table [check]; write [check] and head = \"NAME OF A VARIANT\""
+            "{path}: no [check] table; add [check] with head = \"VARIANT\""
         )));
     };
     let at = table.span().start;
@@ -56,13 +56,15 @@ pub fn read_check(path: &Path) -> Result<Checked, Failure> {
         (Some(head), _) => head,
         (None, [only]) => (*only).clone(),
         (None, _) => {
-            let text = format!("check: give head, one of {}", names.join(", "));
+            let others: Vec<&str> = others.iter().map(|name| name.as_str()).collect();
+            let text = format!("check: head is required; expected one of {}", others.join(", "));
             return Err(source.at(at, &text));
         }
     };
     let named = |name: &str| draft.variants.iter().find(|v| v.name == name).cloned();
     let (Some(mut old), Some(mut new), true) = (named(&base), named(&head), base != head) else {
-        let text = format!("check: base and head must be two of {}", names.join(", "));
+        let text =
+            format!("check: base and head must be two different variants of {}", names.join(", "));
         return Err(source.at(at, &text));
     };
     (old.baseline, old.optional) = (true, false);

@@ -119,7 +119,8 @@ impl Asked {
     /// Checks the experiment before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
         if self.draft.load.rate.is_some() && !self.closed().is_empty() {
-            let text = "--metric throughput: at --rate the throughput is the rate; leave one out";
+            let text = "--metric throughput cannot be used with --rate, which fixes the throughput; remove one \
+                        of them";
             return Err(Failure::usage(text));
         }
         self.plans(Some(1.0), self.runs()).map(drop)
@@ -150,7 +151,8 @@ impl Asked {
         let base = documents.first().and_then(|document| document.report.baseline());
         let sustained = base.and_then(|base| base.metric(Metric::Throughput));
         let Some(sustained) = sustained else {
-            let text = "no rate was found within --max-time that base sustains; give one: --rate";
+            let text = "could not find a rate that base sustains within --max-time; set one with --rate or raise \
+                        --max-time";
             return Err(Failure::unresolved(text));
         };
         Ok(Some(round_down(sustained.point / 2.0)))

@@ -43,7 +43,7 @@ fn wrong_words_are_refused_before_anything_is_started() {
         ),
         (
             &["check", "--base", &good, "--head", &good, "--rate", "9", "--metric", "throughput"],
-            "--metric throughput: at --rate the throughput is the rate",
+            "--metric throughput cannot be used with --rate",
         ),
         (&["check", "--base", &good, "--head", &good, "--path", "x"], "must begin with /"),
         (&["check", "nowhere.toml"], "nowhere.toml"),
@@ -60,7 +60,7 @@ fn a_server_that_does_not_start_is_named() {
         check(&desk, "exit 7 # {port}", &server(""), &["--markdown", comment.to_str().unwrap()]);
     ran.fails(4, "base");
     let comment = std::fs::read_to_string(comment).unwrap();
-    assert!(comment.contains("**? not decided: base"), "{comment}");
+    assert!(comment.contains("**? undecided: base"), "{comment}");
     check(&desk, &server(""), "exit 7 # {port}", &[]).fails(4, "head: the server ended");
 }
 
@@ -75,12 +75,12 @@ fn other_replies_are_an_answer_of_their_own() {
         &server("--body 7"),
         &["--markdown", comment, "--metric", "throughput"],
     );
-    ran.fails(4, "head answers other replies than base: ");
+    ran.fails(4, "head's replies differ from base's: ");
     let text = std::fs::read_to_string(comment).unwrap();
-    assert!(text.starts_with("<!-- tare check it -->\n**✗ head answers other replies"), "{text}");
+    assert!(text.starts_with("<!-- tare check it -->\n**✗ head's replies differ"), "{text}");
     // The stored runs give the same answer.
     let again = desk.tare(&["report", "1-1", "--format", "annotations"]).success().stdout;
-    assert!(again.starts_with("::error title=tare check it::head answers other"), "{again}");
+    assert!(again.starts_with("::error title=tare check it::head's replies differ"), "{again}");
     let may = ["--may-differ", "body", "--metric", "throughput"];
     let ran = check(&desk, &server(""), &server("--body 7"), &may);
     assert_ne!(ran.code, Some(4), "{}", ran.story());
@@ -107,15 +107,23 @@ fn experiments_with_a_table_are_checked_together() {
     let finding = &json["findings"][0];
     assert_eq!((&finding["experiment"], &finding["limit_percent"]), (&"api".into(), &40.0.into()));
     for (name, check, message) in [
-        ("none.toml", "", "no table [check]"),
-        ("head.toml", "[check]\nhead = \"newer\"\n", "base and head must be two of old, new"),
-        ("both.toml", "[check]\nhead = \"old\"\n", "base and head must be two of old, new"),
+        ("none.toml", "", "no [check] table"),
+        (
+            "head.toml",
+            "[check]\nhead = \"newer\"\n",
+            "base and head must be two different variants of old, new",
+        ),
+        (
+            "both.toml",
+            "[check]\nhead = \"old\"\n",
+            "base and head must be two different variants of old, new",
+        ),
         (
             "key.toml",
             "[check]\nwors_by = \"3%\"\n",
             "unknown key 'wors_by'; did you mean 'worse_by'?",
         ),
-        ("sweep.toml", "[check]\n[sweep]\nconnections = [1, 2]\n", "a check has no sweep"),
+        ("sweep.toml", "[check]\n[sweep]\nconnections = [1, 2]\n", "not supported in a check"),
     ] {
         desk.tare(&["check", &file(name, check)]).fails(2, message);
     }

@@ -111,5 +111,5 @@ fn an_experiment_is_followed_over_time() {
     let mut other = Stored::answering(100);
     other.plan.name = "What does another cost?".into();
     other.write(&desk);
-    trend(&[]).fails(2, "several experiments; name one: What does another cost?; What does |it|");
+    trend(&[]).fails(2, "matches several experiments: What does another cost?; What does |it|");
 }

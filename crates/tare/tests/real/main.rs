@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 mod browser;
+mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;

@@ -14,8 +14,8 @@ use tare_model::variant::Variant;
 use super::{Compare, image};
 
 pub const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
-/// Where a server that tare starts is asked, if nothing else is said.
-const OF_LAUNCHES: &str = "http://127.0.0.1:{port}/";
+/// Default URL of a server that tare starts.
+const LAUNCHED_URL: &str = "http://127.0.0.1:{port}/";
 
 /// How a variant is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub fn variant(name: &str, text: &str, ready_within: DurationNs) -> Result<Varia
     Ok(match (given, given.launched(ready_within)?) {
         (Given::Url(url), _) => Variant::new(name, url, ServerSpec::External),
         (_, None) => Variant::new(name, text, ServerSpec::External),
-        (_, Some((server, place))) => Variant { place, ..Variant::new(name, OF_LAUNCHES, server) },
+        (_, Some((server, place))) => Variant { place, ..Variant::new(name, LAUNCHED_URL, server) },
     })
 }
 
@@ -187,7 +187,7 @@ impl Compare {
         let given = self.given();
         let starts = given.iter().any(|(_, given)| !matches!(given, Given::Url(_)));
         let starts = starts || !self.launch.is_empty();
-        let mut of_launches = OF_LAUNCHES;
+        let mut of_launches = LAUNCHED_URL;
         let mut is_given = false;
         let mut variants = Vec::new();
         for (name, given) in &given {
