@@ -120,7 +120,10 @@ fn findings_of(document: &RunDocument) -> Vec<MetricFinding> {
         let (head, again) = (bounds_of(&check.head), bounds_of(&check.again));
         let (outcome, reason) = match (found.map(|found| limit.find(found)), head, again) {
             _ if let Some(guard) = differs(report, &check.head) => {
-                (Outcome::RepliesDiffer, Some(guard.text.clone()))
+                // Replies that differ from start to start are not the change's.
+                let is_unfit = differs(report, &check.again).is_some();
+                let outcome = if is_unfit { Outcome::Unfit } else { Outcome::RepliesDiffer };
+                (outcome, Some(guard.text.clone()))
             }
             (_, _, Some((_, Verdict::Slower | Verdict::Faster))) => (Outcome::Unfit, None),
             (_, Some((_, Verdict::Void)), _) => {

@@ -86,7 +86,8 @@ impl TrendDocument {
             }
             let values = series.iter().zip(&mut since).map(|(series, since)| {
                 let change = changed(&documents[*since], document, series, &asked);
-                if change.is_some() {
+                // A run without an answer is nothing to compare others with.
+                if change.is_some() || !is_known(&documents[*since].report, series) {
                     *since = at;
                 }
                 Value {
@@ -132,6 +133,13 @@ fn series_of(report: &RunReport) -> Vec<Series> {
 fn apart(before: &RunReport, after: &RunReport) -> Option<String> {
     let guards = [guards::other_machine(before, after), guards::other_load(before, after)];
     guards.into_iter().flatten().next().map(|guard| guard.text)
+}
+
+fn is_known(report: &RunReport, series: &Series) -> bool {
+    match series.relative_to {
+        Some(_) => overhead_of(report, series).is_some(),
+        None => report.variant(&series.variant).is_some_and(|v| v.metric(series.metric).is_some()),
+    }
 }
 
 fn overhead_of(report: &RunReport, series: &Series) -> Option<Bounds> {

@@ -48,6 +48,9 @@ pub(super) fn sentence(document: &CheckDocument) -> String {
         Outcome::RepliesDiffer => {
             format!("{head}'s replies differ from {base}'s{because}")
         }
+        Outcome::Unfit if !because.is_empty() => {
+            format!("no verdict: the replies of {base} differ from start to start{because}")
+        }
         Outcome::Unfit => {
             let again_percent = first.again_percent.as_ref().map_or_else(String::new, overhead);
             format!(

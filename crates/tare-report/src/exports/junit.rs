@@ -7,12 +7,19 @@ pub fn render(document: &CheckDocument) -> String {
     let count = |of: &[Outcome]| {
         document.findings.iter().filter(|finding| of.contains(&finding.outcome)).count()
     };
-    let cases: String = document.findings.iter().map(|one| case(document, one)).collect();
+    let mut cases: String = document.findings.iter().map(|one| case(document, one)).collect();
+    for missing in &document.missing {
+        let (name, reason) = (escape(&missing.name), escape(&missing.reason));
+        cases.push_str(&format!(
+            "<testcase classname=\"{name}\" name=\"all metrics\"><error message=\"{reason}\"/>\
+             </testcase>\n"
+        ));
+    }
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
-        document.findings.len(),
+        document.findings.len() + document.missing.len(),
         count(&FAILURES),
-        count(&ERRORS),
+        count(&ERRORS) + document.missing.len(),
         count(&[Outcome::Undecided]),
         document.elapsed_ms as f64 / 1000.0
     );

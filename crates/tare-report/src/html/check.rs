@@ -18,6 +18,14 @@ pub fn render(document: &CheckDocument) -> String {
     let how = page::warnings(&warnings(&guards, variants)) + &page::evidence(&document.basis());
     page.opening(&page::paragraph(&answer(document)), &how);
     page.section("The findings", &page::table("Clearest violation first", &table(document)));
+    let missing: Vec<String> = document
+        .missing
+        .iter()
+        .map(|one| page::escape(&format!("{}: {}", one.name, one.reason)))
+        .collect();
+    if !missing.is_empty() {
+        page.section("Not measured", &page::list("missing", &missing));
+    }
     let figures: String = document.findings.iter().map(|one| figure(document, one)).collect();
     page.section("The changes", &figures);
     page.section("Each run", &document.documents.iter().map(short).collect::<String>());

@@ -197,9 +197,9 @@ impl<'a> ComparisonDesign<'a> {
         self.ended
     }
 
-    /// Whether some limit is exceeded; others may still be undecided.
+    /// Whether some limit is exceeded, as far as sustained load shows; others may be undecided.
     pub(super) fn is_exceeded(&self) -> bool {
-        self.is_exceeded
+        self.is_exceeded && !self.check_due
     }
 
     /// Whether `times` as many rounds could decide all limits.
@@ -221,7 +221,9 @@ impl<'a> ComparisonDesign<'a> {
             return Some(Ended::Rounds);
         }
         // A goal that was reached is checked again until the run ends, which may be later.
-        if self.plan.stop.rounds.is_none() && (self.is_reached || is_look(rounds)) {
+        if self.plan.stop.rounds.is_none()
+            && (self.is_reached || self.is_exceeded || is_look(rounds))
+        {
             let analysis = analyse(all, &Question::from_plan(self.plan));
             let is_precise = Goal::from_plan(self.plan).is_reached(&analysis);
             self.are_decided = !self.limits.is_empty()
@@ -269,7 +271,9 @@ impl<'a> ComparisonDesign<'a> {
             analysis.comparisons.iter().any(unclear)
         };
         // If the number of rounds is fixed, any of them may be the last.
-        let concludes = self.is_reached || self.plan.stop.rounds.is_some();
+        let concludes = self.is_reached
+            || self.is_exceeded && self.plan.check.is_some()
+            || self.plan.stop.rounds.is_some();
         let is_worth_it = concludes || !checks_are_expensive(all);
         (checks < CHECKS_MAX && is_worth_it && is_unclear())
             || (concludes && checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))

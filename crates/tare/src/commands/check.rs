@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::Metric;
@@ -59,14 +59,15 @@ pub struct Check {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     worse_by: Option<f64>,
     /// Metrics, with or without a limit of their own: cpu,throughput,p99=10%; default:
-    /// cpu,throughput, or throughput,p50 for servers that tare does not start
+    /// cpu,throughput, or throughput,p50 for servers that tare does not start; with --rate,
+    /// throughput is not measured
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = MetricLimit::parse)]
     metric: Vec<MetricLimit>,
     /// Path to request instead of the one in the URL; repeat it to measure several paths, each
     /// separately
     #[arg(long, value_name = "PATH", conflicts_with = "files", value_parser = super::compare::path)]
     path: Vec<String>,
-    /// Time limit for the whole command; default: 3m, or max_time from the files
+    /// Time limit for the whole command; default: 3m, or max_time of each file
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     max_time: Option<DurationNs>,
     /// After this time, stop early if the check is unlikely to be decided within --max-time
@@ -105,6 +106,11 @@ const MAX_TIME: DurationNs = DurationNs::from_secs(180);
 pub fn run(args: &Check) -> Result<(), Failure> {
     let asked: Result<Vec<Asked>, Failure> = match (&args.base, &args.head) {
         (Some(base), Some(head)) => args.of_flags(base, head),
+        _ if changes_load(&args.load) || args.server_cpus.is_some() => {
+            let text =
+                "flags of the load go with --base and --head; files have a [load] and [cpus]";
+            return Err(Failure::usage(text));
+        }
         _ => args.files.iter().map(|file| args.asked(experiment::read_check(file)?)).collect(),
     };
     let asked = asked?;
@@ -117,7 +123,17 @@ pub fn run(args: &Check) -> Result<(), Failure> {
         allows_void: false,
         began: monotonic_now(),
     };
-    run_check(&asked, &options)
+    // The time of flags is for all paths together; files have their own.
+    let max_time = args.max_time.or_else(|| args.files.is_empty().then_some(MAX_TIME));
+    run_check(&asked, max_time, &options)
+}
+
+/// Whether the flags ask for another load than the default.
+fn changes_load(load: &LoadArgs) -> bool {
+    let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(true));
+    let matches = command.try_get_matches_from([""; 0]);
+    let default = matches.and_then(|matches| LoadArgs::from_arg_matches(&matches));
+    default.is_ok_and(|default| default.spec() != load.spec())
 }
 
 impl Check {

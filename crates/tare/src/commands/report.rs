@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use tare_model::Metric;
+use tare_model::variant::Skipped;
 use tare_report::check::CheckDocument;
 use tare_report::formats::{Document, Form};
 use tare_report::pair::PairDocument;
@@ -184,8 +185,13 @@ impl Report {
             let text = "--fail-if: a check has limits of its own (tare check --worse-by)";
             return Err(Failure::usage(text));
         }
-        let measured = documents.into_iter().filter(|document| document.report.run.rounds > 0);
-        self.write(&CheckDocument::new(measured.collect(), Vec::new()))
+        let (measured, empty): (Vec<_>, Vec<_>) =
+            documents.into_iter().partition(|document| document.report.run.rounds > 0);
+        let reason = "no round was finished".to_owned();
+        let missing = empty
+            .into_iter()
+            .map(|document| Skipped { name: document.report.run.name, reason: reason.clone() });
+        self.write(&CheckDocument::new(measured, missing.collect()))
     }
 
     fn check_gates(&self, report: &RunReport) -> Result<(), Failure> {

@@ -136,8 +136,11 @@ impl Asked {
         draft.name = format!("{}: the rate that {} sustains", draft.name, draft.variants[0].name);
         (draft.stop.precision, draft.stop.tolerance) = (ROUGH, ROUGH);
         draft.stop.metrics = vec![Metric::Throughput];
-        draft.stop.max_time = left;
+        // The check itself needs most of the time.
+        draft.stop.max_time = DurationNs::from_ns(left.as_ns() / 2);
+        draft.stop.rounds = None;
         draft.slices.sustained = Some(SHORT);
+        draft.slices.warmup_max = None;
         let plan = Plan::try_from(draft)?;
         let folder = Temporary::new()?;
         let StoredRuns { documents, stopped, written } =
@@ -164,6 +167,10 @@ const ROUGH: f64 = 0.5;
 /// Sustained load in the search for a rate.
 const SHORT: DurationNs = DurationNs::from_secs(1);
 
+/// The shortest time in which an experiment is begun.
+const SHARE_MIN: DurationNs = DurationNs::from_secs(4);
+const NO_ROUND: &str = "no round was finished within its share of --max-time";
+
 fn is_closed(metric: Metric) -> bool {
     matches!(metric, Metric::Throughput | Metric::Bandwidth)
 }
@@ -174,16 +181,23 @@ fn round_down(per_s: f64) -> f64 {
     ((per_s / step).floor() * step).max(1.0).round()
 }
 
-/// Checks all experiments, and fails as the answer demands.
-pub fn run_check(all: &[Asked], options: &RunOptions) -> Result<(), Failure> {
+/// Checks all experiments, and fails as the answer demands. `max_time` is for all of them together;
+/// without it, each has its own.
+pub fn run_check(
+    all: &[Asked],
+    max_time: Option<DurationNs>,
+    options: &RunOptions,
+) -> Result<(), Failure> {
     let mut outputs = Outputs::create(&options.forms)?;
     let stop = stop_on_interrupt()?;
     let runs = all.iter().map(Asked::runs).sum();
     let (mut documents, mut missing, mut failed) = (Vec::new(), Vec::new(), None);
     for (at, asked) in all.iter().enumerate() {
-        let max_time = asked.draft.stop.max_time;
-        let open = max_time.as_ns().saturating_sub(monotonic_now().since(options.began).as_ns());
-        let share = DurationNs::from_ns(open / (all.len() - at) as u64);
+        let share = max_time.map_or(asked.draft.stop.max_time, |max_time| {
+            let spent = monotonic_now().since(options.began);
+            let left = max_time.as_ns().saturating_sub(spent.as_ns());
+            DurationNs::from_ns(left / (all.len() - at) as u64)
+        });
         // A run that failed may have rounds that show why: other replies, or an exceeded limit.
         let (measured, failure) = match measure(asked, runs, share, options, &stop) {
             Ok(measured) => measured,
@@ -221,6 +235,11 @@ fn measure(
     options: &RunOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<(Vec<RunDocument>, Option<Failure>), Failure> {
+    if share < SHARE_MIN {
+        return Err(Failure::unresolved(format!(
+            "no time is left for it within --max-time: {share}"
+        )));
+    }
     let end = monotonic_now() + share;
     let rate = asked.find_rate(stop, share)?;
     let plans = asked.plans(rate, runs)?;
@@ -237,6 +256,10 @@ fn measure(
         Stopped::Failed(failure) => Some(failure),
         _ => None,
     });
-    let measured = documents.into_iter().filter(|document| document.report.run.rounds > 0);
-    Ok((measured.collect(), failed))
+    let all = documents.len();
+    let measured: Vec<RunDocument> =
+        documents.into_iter().filter(|document| document.report.run.rounds > 0).collect();
+    let is_missing = measured.len() < all;
+    let failed = failed.or_else(|| is_missing.then(|| Failure::unresolved(NO_ROUND)));
+    Ok((measured, failed))
 }

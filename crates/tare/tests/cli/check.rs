@@ -127,6 +127,16 @@ fn experiments_with_a_table_are_checked_together() {
     ] {
         desk.tare(&["check", &file(name, check)]).fails(2, message);
     }
+    // What gets no time is no pass.
+    let short = desk.tare(&["check", &api, &api, "-q", "--max-time", "6s"]);
+    short.fails(5, "no time is left for it within --max-time");
+    assert!(
+        short.stdout.contains("  api: no time is left for it within --max-time"),
+        "{}",
+        short.story()
+    );
+    let flags = ["check", &api, "-c", "200"];
+    desk.tare(&flags).fails(2, "flags of the load go with --base and --head");
     // An ordinary run compares the variants.
     let plan = desk.tare(&["run", &api, "--dry-run"]).success().stdout;
     assert!(!plan.contains("\"check\""), "{plan}");
