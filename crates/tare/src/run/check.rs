@@ -236,9 +236,7 @@ fn measure(
     stop: &Arc<AtomicBool>,
 ) -> Result<(Vec<RunDocument>, Option<Failure>), Failure> {
     if share < SHARE_MIN {
-        return Err(Failure::unresolved(format!(
-            "no time is left for it within --max-time: {share}"
-        )));
+        return Err(Failure::unresolved("no time is left for it within --max-time"));
     }
     let end = monotonic_now() + share;
     let rate = asked.find_rate(stop, share)?;
