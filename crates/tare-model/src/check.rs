@@ -15,7 +15,7 @@ pub struct Check {
     pub again: String,
     /// Limits for each metric that the run is to resolve.
     pub limits: Vec<CheckLimit>,
-    /// Number of runs whose limits are judged together.
+    /// Number of runs that are judged together.
     pub runs: u32,
     /// Time after which the run ends if it would not be decided within its time limit.
     #[serde(with = "text::duration")]

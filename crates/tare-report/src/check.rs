@@ -169,7 +169,7 @@ fn differs<'a>(report: &'a RunReport, head: &str) -> Option<&'a RunGuard> {
 }
 
 impl MetricFinding {
-    /// By how many half widths of its interval the change is beyond its limit.
+    /// Distance from the limit to the change, in half widths of its interval.
     fn significance(&self) -> f64 {
         self.change_percent.map_or(f64::NEG_INFINITY, |bounds| {
             let half = (bounds.upper - bounds.lower).max(f64::MIN_POSITIVE) / 2.0;

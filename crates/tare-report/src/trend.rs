@@ -74,7 +74,7 @@ impl TrendDocument {
         let last = documents.last()?;
         let series = series_of(&last.report);
         let asked = last.facts.plan.stop.metrics.clone();
-        // For each series, the run that later ones are compared with.
+        // Index of each series' reference run.
         let mut since: Vec<usize> = vec![0; series.len()];
         let mut points = Vec::new();
         for (at, document) in documents.iter().enumerate() {

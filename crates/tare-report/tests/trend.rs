@@ -16,7 +16,7 @@ use tare_stats::{Verdict, digests};
 
 use made_up::{facts, round};
 
-/// A run whose second variant gives this many replies per hundred of the first's, on this machine.
+/// A run on this machine. The second variant gives `percent` replies per hundred of the first.
 fn run(id: i64, percent: u64, host: &str) -> RunDocument {
     let mut facts = facts();
     facts.id = id;

@@ -427,7 +427,7 @@ const DISAGREES_LEVEL: f64 = 0.98;
 /// Confidence required to say that slices and sustained load differ at all. With many variants each
 /// gets little CPU time, and ratios then scatter by more than any tolerance.
 const DIFFERS_LEVEL: f64 = 0.9;
-/// The same after one launch, which knows little: a second is cheaper than a wrong verdict.
+/// This level after one launch, which shows little: a second one costs less than a wrong verdict.
 const DIFFERS_AT_FIRST_LEVEL: f64 = 0.8;
 /// Servers that share a CPU evict each other's data from its caches, which may explain this share
 /// of an effect.

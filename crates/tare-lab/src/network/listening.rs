@@ -19,7 +19,7 @@ pub fn ports_of(pids: &[u32]) -> BTreeSet<u16> {
 }
 
 /// Returns the port of these processes, if they have exactly one and accept connections to it at
-/// `ip`; or why nobody can tell whose connections they would be.
+/// `ip`; or why it is unclear which process gets the connections.
 pub fn only_port(pids: &[u32], ip: IpAddr) -> Result<Option<u16>, String> {
     let (own, others) = listeners(pids);
     decide(&own, &others, ip)

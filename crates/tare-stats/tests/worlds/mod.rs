@@ -103,7 +103,8 @@ fn launch(world: World, random: &mut Random) -> f64 {
     own - if random.chance(world.bad) { 0.2 } else { 0.0 }
 }
 
-/// Simulates a round of variants whose requests cost more than a baseline's by these shares.
+/// Simulates a round. Each variant has a share here, by which its requests cost more than the
+/// baseline's.
 pub fn simulate_round(
     world: World,
     costs: &[f64],

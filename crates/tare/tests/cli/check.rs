@@ -10,7 +10,7 @@ fn server(flags: &str) -> String {
 
 /// Checks in little time: on a busy machine the answer may be that nothing is decided.
 fn check(desk: &Desk, base: &str, head: &str, more: &[&str]) -> Ran {
-    let time = ["-q", "--max-time", "8s", "--name", "it"];
+    let time = ["-q", "--max-time", "30s", "--name", "it"];
     let args = ["check", "--base", base, "--head", head];
     desk.tare(&args.iter().chain(&time).chain(more).copied().collect::<Vec<_>>())
 }
@@ -99,7 +99,7 @@ fn experiments_with_a_table_are_checked_together() {
     let file = |name: &str, check: &str| desk.file(name, &text(check)).to_str().unwrap().to_owned();
     let api = file("api.toml", "[check]\nmetrics = [\"throughput=40%\"]\n");
     let json = desk.folder.file("check.json");
-    let args = ["check", &api, "-q", "--max-time", "8s", "--json", json.to_str().unwrap()];
+    let args = ["check", &api, "-q", "--max-time", "30s", "--json", json.to_str().unwrap()];
     let ran = desk.tare(&args);
     assert!(matches!(ran.code, Some(0 | 5 | 6)), "{}", ran.story());
     let json: serde_json::Value =

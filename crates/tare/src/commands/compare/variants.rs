@@ -45,7 +45,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Returns how tare starts it, and where; `None` for a URL, whose server is running.
+    /// Returns how and where tare starts the server; `None` for a URL, because that server runs.
     fn launched(
         self,
         ready_within: DurationNs,
