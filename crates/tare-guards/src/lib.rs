@@ -40,6 +40,10 @@ impl Rules for Rulebook {
         rules::forbid_all(plan, rounds)
     }
 
+    fn replies_differ(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool {
+        rules::replies_differ(plan, rounds)
+    }
+
     fn want_sustained(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool {
         rules::wants_sustained(plan, rounds)
     }

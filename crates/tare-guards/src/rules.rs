@@ -56,6 +56,13 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     }
 }
 
+/// Whether probes of some variant had other replies than the baseline's, in what must be equal.
+pub fn replies_differ(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
+    let evidence = Evidence::new(plan, digests, Circumstances::default());
+    let mut guards = (0..plan.variants.len()).flat_map(|variant| unequal_reply(&evidence, variant));
+    guards.any(|guard| guard.severity == tare_stats::Severity::Void)
+}
+
 /// Whether more sustained load would give a verdict that noise withholds, or show whether a change
 /// seen in one launch is typical of the server.
 pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {

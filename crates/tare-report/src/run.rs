@@ -85,7 +85,8 @@ pub struct Run {
     /// Slices of each variant in the last round.
     pub slices_per_round: u32,
     pub slice_ns: u64,
-    /// "precision", "gates", "max-time", "screen", "rounds", "void", "interrupted", "failed", or "killed".
+    /// "precision", "gates", "exceeded", "max-time", "screen", "rounds", "void", "interrupted", "failed",
+    /// or "killed".
     pub stopped_by: String,
     pub precision: f64,
     /// Required precision of large overheads, as a share of the overhead.

@@ -10,6 +10,8 @@ pub enum Stopped {
     Precision,
     /// Every gate is decided.
     Gates,
+    /// The check has found a limit exceeded, here or under its other load.
+    Exceeded,
     MaxTime,
     /// The check would not be decided within its time limit (`--screen`).
     Screen,
@@ -26,6 +28,7 @@ impl From<Ended> for Stopped {
         match ended {
             Ended::Precision => Self::Precision,
             Ended::Gates => Self::Gates,
+            Ended::Exceeded => Self::Exceeded,
             Ended::MaxTime => Self::MaxTime,
             Ended::Screen => Self::Screen,
             Ended::Rounds => Self::Rounds,
@@ -40,6 +43,7 @@ impl Stopped {
         match self {
             Self::Precision => "precision",
             Self::Gates => "gates",
+            Self::Exceeded => "exceeded",
             Self::MaxTime => "max-time",
             Self::Screen => "screen",
             Self::Rounds => "rounds",

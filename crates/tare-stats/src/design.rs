@@ -27,6 +27,8 @@ pub enum Ended {
     Precision,
     /// All limits are decided.
     Gates,
+    /// A limit is exceeded, in this or in another part of the check.
+    Exceeded,
     MaxTime,
     /// The check would not be decided within its time limit (`--screen`).
     Screen,

@@ -191,14 +191,20 @@ fn study(world: World, costs: [f64; 5], runs: u64) -> Summary {
 #[test]
 fn changes_within_their_limits_are_not_called_worse_and_others_are_found() {
     let runs = runs() / 10;
+    let is_thorough = std::env::var_os("TARE_SIMULATED_RUNS").is_some();
     println!("| launches | cost | worse | not worse | ended by --screen | seconds |");
     println!("|---|---:|---:|---:|---:|---:|");
     let ceiling = |share: f64| share + slack(share, runs);
-    for world in WORLDS {
+    for (nth, world) in WORLDS.into_iter().enumerate() {
         let name = world.name;
         // No cost at all; at the limit in all metrics, and in one alone.
         let limit = LIMIT_PERCENT / 100.0;
-        for costs in [[0.0; 5], [limit; 5], [0.0, limit, 0.0, 0.0, 0.0]] {
+        let mut all = vec![[0.0; 5], [limit; 5], [0.0, limit, 0.0, 0.0, 0.0]];
+        if !is_thorough {
+            // Simulating takes long: each world has one of the two.
+            all.remove(1 + nth % 2);
+        }
+        for costs in all {
             let found = study(world, costs, runs);
             assert!(
                 found.exceeded <= ceiling(0.01),
@@ -209,8 +215,10 @@ fn changes_within_their_limits_are_not_called_worse_and_others_are_found() {
                 assert!(found.kept <= ceiling(0.05), "{name}: {costs:?} passed in {}", found.kept);
             }
         }
-        let found = study(world, [0.10; 5], runs);
-        assert!(found.kept <= ceiling(0.01), "{name}: 10 % passed in {}", found.kept);
+        if is_thorough || nth % 4 == 0 {
+            let found = study(world, [0.10; 5], runs);
+            assert!(found.kept <= ceiling(0.01), "{name}: 10 % passed in {}", found.kept);
+        }
     }
     for (world, kept) in [(CALM, 0.95), (ROUGH, 0.7)] {
         let none = study(world, [0.0; 5], runs);

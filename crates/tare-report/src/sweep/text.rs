@@ -460,7 +460,7 @@ fn evidence(sweep: &Sweep) -> Vec<String> {
         format!("in {}", time(elapsed as f64 / 1000.0)),
     ]);
     let is_short = |cell: &&SweepCell| {
-        !["precision", "gates", "void"].contains(&cell.report.run.stopped_by.as_str())
+        !["precision", "gates", "exceeded", "void"].contains(&cell.report.run.stopped_by.as_str())
     };
     match sweep.cells.iter().filter(is_short).count() {
         0 => {}

@@ -49,7 +49,7 @@ impl Design for CheckDesign<'_> {
     fn next(&mut self, history: &History<'_>) -> Option<RoundOrder> {
         self.cells.iter_mut().zip(&history.cells).for_each(|(cell, seen)| cell.take(seen));
         if self.cells.iter().any(ComparisonDesign::is_exceeded) {
-            self.end_all(Ended::Gates);
+            self.end_all(Ended::Exceeded);
         } else if self.is_hopeless(history) {
             self.end_all(Ended::Screen);
         }

@@ -27,6 +27,9 @@ pub trait Rules {
     /// Whether guards forbid every verdict, and more rounds would not change that.
     fn forbid_all(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool;
 
+    /// Whether replies differ in a way that forbids a verdict; the first round shows it.
+    fn replies_differ(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool;
+
     /// Whether more sustained load would give a verdict that noise withholds.
     fn want_sustained(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool;
 }
@@ -215,6 +218,9 @@ impl<'a> ComparisonDesign<'a> {
     fn reason_to_end(&mut self, all: &[RoundDigest]) -> Option<Ended> {
         let rounds = all.len() as u32;
         if rounds == ROUNDS_MIN && !self.allows_void && self.rules.forbid_all(self.plan, all) {
+            return Some(Ended::Void);
+        }
+        if self.plan.check.is_some() && rounds == 1 && self.rules.replies_differ(self.plan, all) {
             return Some(Ended::Void);
         }
         if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {

@@ -156,6 +156,10 @@ const CYCLE_S: f64 = 0.05;
 pub struct NoRules;
 
 impl Rules for NoRules {
+    fn replies_differ(&self, _: &PlanParts, _: &[RoundDigest]) -> bool {
+        false
+    }
+
     fn forbid_all(&self, _: &PlanParts, _: &[RoundDigest]) -> bool {
         false
     }
