@@ -33,7 +33,7 @@ pub(crate) enum LoadKind {
 impl LoadKind {
     pub(crate) fn by(load: &Load) -> Self {
         match load.protocol() {
-            Protocol::Http | Protocol::Messages { .. } => Self::Replies,
+            Protocol::Http | Protocol::Http2 { .. } | Protocol::Messages { .. } => Self::Replies,
             Protocol::Stream { .. } => Self::Streams,
             Protocol::Calls { .. } => Self::Calls,
         }

@@ -34,7 +34,7 @@ use tare_model::samples::Counts;
 use tare_model::status::StatusSet;
 use tare_model::url::Url;
 use tare_model::{Failure, Fault};
-use tare_target::behaviour::Behaviour;
+use tare_target::behaviour::{Behaviour, Http2Behaviour};
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, RemoteControl};
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
@@ -75,10 +75,10 @@ fn shell(script: &str) -> Box<LaunchSpec> {
     })
 }
 
-fn target(tls: Option<TlsServer>) -> Target {
+fn target(http2: bool, tls: Option<TlsServer>) -> Target {
     Target::start(&TargetPlan {
         listen: Endpoint::Tcp((LOCALHOST, 0).into()),
-        behaviour: Behaviour::default(),
+        behaviour: Behaviour { http2: http2.then(Http2Behaviour::default), ..Behaviour::default() },
         tls,
         threads: 1,
         cpus: Vec::new(),
@@ -116,6 +116,7 @@ struct Row {
 #[derive(Clone, Copy, PartialEq)]
 enum To {
     Plain,
+    Http2,
     Tls,
     Endpoint,
 }
@@ -226,6 +227,16 @@ fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Ro
             },
         ),
         row(
+            "HTTP/2",
+            To::Http2,
+            LoadSpec {
+                http: Some(text("2")),
+                streams: Some(5),
+                no_hpack_table: true,
+                ..few.clone()
+            },
+        ),
+        row(
             "TLS with a certificate of its own",
             To::Tls,
             LoadSpec {
@@ -291,6 +302,9 @@ fn options_set(spec: &LoadSpec) -> [BTreeSet<&'static str>; 2] {
         path,
         paths,
         random_order,
+        http,
+        streams,
+        no_hpack_table,
         test,
         message_bytes,
         reply_bytes,
@@ -387,7 +401,8 @@ fn every_option_of_a_load_does_the_same_here_and_elsewhere() {
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let tls = TlsServer::from_files(&certificate, &key).unwrap();
-    let (plain, tls, net) = (target(None), target(Some(tls)), endpoint());
+    let (plain, tls, net) = (target(false, None), target(false, Some(tls)), endpoint());
+    let http2 = target(true, None);
     let rows = table(&folder, certificate, key);
     let set: BTreeSet<&str> =
         rows.iter().flat_map(|row| options_set(&row.spec)[0].clone()).collect();
@@ -397,6 +412,7 @@ fn every_option_of_a_load_does_the_same_here_and_elsewhere() {
     for row in &rows {
         let to = match row.to {
             To::Plain => plain.listens.clone(),
+            To::Http2 => http2.listens.clone(),
             To::Tls => tls.listens.clone(),
             To::Endpoint => Endpoint::Tcp(net.listens),
         };
@@ -524,7 +540,7 @@ fn a_server_that_ends_by_itself_is_heard_of_at_once_here_and_there() {
 
 #[test]
 fn requests_of_different_handles_do_not_wait_for_each_other() {
-    let (target, there) = (target(None), There::new("there"));
+    let (target, there) = (target(false, None), There::new("there"));
     let Endpoint::Tcp(to) = target.listens.clone() else { unreachable!("it listens on TCP") };
     let plan = planned(&row("long", To::Plain, LoadSpec::default()), to);
     let stretch = Stretch { window: DurationNs::from_secs(20), ..Stretch::NONE };
@@ -551,7 +567,7 @@ fn requests_of_different_handles_do_not_wait_for_each_other() {
 
 #[test]
 fn several_clients_make_one_load() {
-    let target = target(None);
+    let target = target(false, None);
     let Endpoint::Tcp(to) = target.listens.clone() else { unreachable!("it listens on TCP") };
     for n in [2u32, 8] {
         let all: Vec<There> =
@@ -587,7 +603,7 @@ fn several_clients_make_one_load() {
 
 #[test]
 fn a_client_that_dies_in_its_slice_is_named() {
-    let target = target(None);
+    let target = target(false, None);
     let Endpoint::Tcp(to) = target.listens.clone() else { unreachable!("it listens on TCP") };
     let all = ["first", "second"].map(There::new);
     let clients: Vec<Site> = all.iter().map(|there| there.site.clone()).collect();

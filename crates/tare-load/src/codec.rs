@@ -13,6 +13,7 @@ use crate::engine::EngineConfig;
 pub use crate::engine::{ConnectionFlights, Flight, FlightId};
 use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::http1::{Http1, Http1Requests};
+use crate::protocol::http2::{Http2, Http2Requests};
 use crate::protocol::messages::{MessageCodec, Messages};
 use crate::protocol::reply::{Reply, ReplyDefect};
 use crate::request::{RequestError, Requests};
@@ -153,6 +154,10 @@ pub enum Decoded {
 #[derive(Clone, Debug)]
 pub enum Prepared {
     Http1(Http1Requests),
+    Http2 {
+        requests: Http2Requests,
+        streams: u32,
+    },
     Messages(Messages),
     /// A stream or calls, which need no engine.
     Nothing,
@@ -162,6 +167,10 @@ impl Prepared {
     pub fn new(config: &EngineConfig, requests: &Requests) -> Result<Self, RequestError> {
         match config.protocol {
             Protocol::Http => Ok(Self::Http1(Http1Requests::new(requests)?)),
+            Protocol::Http2 { streams, header_table } => {
+                let requests = Http2Requests::new(requests, config.tls.is_some(), header_table)?;
+                Ok(Self::Http2 { requests, streams })
+            }
             Protocol::Messages { .. } => {
                 Ok(config.messages().map_or(Self::Nothing, Self::Messages))
             }
@@ -173,6 +182,9 @@ impl Prepared {
     pub fn codec(self, slots: u32, wanted: &Wanted) -> Option<AnyCodec> {
         match self {
             Self::Http1(requests) => Some(AnyCodec::Http1(Http1::new(slots, wanted, requests))),
+            Self::Http2 { requests, streams } => {
+                Some(AnyCodec::Http2(Http2::new(slots, streams, wanted, requests)))
+            }
             Self::Messages(messages) => {
                 Some(AnyCodec::Messages(MessageCodec::new(messages, slots)))
             }
@@ -184,6 +196,7 @@ impl Prepared {
 /// A codec of any kind. An enum, since a call through a vtable for each request costs more.
 pub enum AnyCodec {
     Http1(Http1),
+    Http2(Http2),
     Messages(MessageCodec),
     /// A codec from outside this crate, such as one in the tests.
     Other(Box<dyn Codec>),
@@ -193,6 +206,7 @@ macro_rules! each {
     ($codec:expr, $name:ident => $body:expr) => {
         match $codec {
             AnyCodec::Http1($name) => $body,
+            AnyCodec::Http2($name) => $body,
             AnyCodec::Messages($name) => $body,
             AnyCodec::Other($name) => $body,
         }

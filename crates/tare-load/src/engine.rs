@@ -38,8 +38,11 @@ use crate::tally::{Series, Tally};
 use crate::tls::TlsClient;
 
 use connection::{Connection, State};
+pub(crate) use flights::Flights;
+use flights::PendingRequest;
 pub use flights::{ConnectionFlights, Flight, FlightId};
-use flights::{Flights, PendingRequest};
+#[cfg(test)]
+pub(crate) use links::List;
 use waits::Waits;
 
 /// Configuration of one worker's engine, with everything resolved.
@@ -64,6 +67,9 @@ pub struct EngineConfig {
     pub expected: StatusSet,
     pub wait: WaitPolicy,
 }
+
+/// Most requests for which room is made before they are sent.
+const ROOM_MAX: u32 = 1 << 20;
 
 impl EngineConfig {
     /// The messages that the engine exchanges; `None` for other protocols.
@@ -219,6 +225,8 @@ pub struct Engine {
     opening: u32,
     /// Bytes that the codec wants to send, until they are handed on.
     codec_output: Vec<u8>,
+    /// Connections whose new requests are sent at the end of the turn.
+    gathering: Vec<u32>,
     /// Requests that may still start, if the stretch has a limit.
     budget: u64,
     binds: usize,
@@ -252,6 +260,14 @@ pub struct Life {
 }
 
 impl EngineConfig {
+    /// The most requests at a time on a connection.
+    pub fn streams(&self) -> u32 {
+        match self.protocol {
+            Protocol::Http2 { streams, .. } => streams,
+            _ => 1,
+        }
+    }
+
     /// Most connections at once.
     pub fn slots(&self, pacer: &Pacer) -> u32 {
         match pacer {
@@ -280,7 +296,7 @@ impl Engine {
             phase: Phase::Idle,
             stretch: Stretch::NONE,
             connections: (0..slots).map(|_| Connection::new()).collect(),
-            flights: Flights::with_room_for(slots),
+            flights: Flights::with_room_for(slots.saturating_mul(config.streams()).min(ROOM_MAX)),
             offers: VecDeque::with_capacity(slots as usize),
             free: (0..slots).rev().collect(),
             resting: BinaryHeap::with_capacity(slots as usize),
@@ -288,6 +304,7 @@ impl Engine {
             tally: Box::default(),
             opening: 0,
             codec_output: Vec::new(),
+            gathering: Vec::with_capacity(slots as usize),
             budget: u64::MAX,
             binds: 0,
             all_busy_at: Instant::ZERO,
@@ -395,14 +412,14 @@ impl Engine {
         self.expire(io, now);
         self.replied = self.life.answered > answered;
         self.advance_phase(io, now, sink);
+        if matches!(self.phase, Phase::Ramp { .. } | Phase::Window { .. }) {
+            self.start_due(io, now);
+        }
+        self.send_gathered(io, now);
         match self.phase {
             Phase::Opening if self.opening == 0 => self.finish_phase(now),
             Phase::Drain { .. } if self.flights.is_empty() => self.finish_phase(now),
             Phase::Idle => Next::Finished,
-            Phase::Ramp { .. } | Phase::Window { .. } => {
-                self.start_due(io, now);
-                Next::Wait(self.wait(now))
-            }
             _ => Next::Wait(self.wait(now)),
         }
     }

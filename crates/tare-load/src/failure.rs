@@ -9,7 +9,7 @@ use crate::protocol::reply::ReplyDefect;
 pub enum FailureKind {
     /// Nobody listens there.
     Refused,
-    /// The connection was reset.
+    /// The connection, or the request's stream, was reset.
     Reset,
     /// The connection ended before the reply did.
     ClosedEarly,
@@ -79,6 +79,8 @@ impl RequestFailure {
             Self::Errno(libc::ETIMEDOUT) | Self::TimedOut => FailureKind::TimedOut,
             Self::Errno(_) => FailureKind::Other,
             Self::Reply(defect) if defect.is_early_close() => FailureKind::ClosedEarly,
+            // The server gave this request up; both sides keep to the protocol.
+            Self::Reply(ReplyDefect::StreamReset { .. }) => FailureKind::Reset,
             Self::Reply(ReplyDefect::RefusedAgain { .. }) => FailureKind::Other,
             Self::Reply(_) => FailureKind::Malformed,
             Self::Tls(_) => FailureKind::Tls,
@@ -87,14 +89,16 @@ impl RequestFailure {
 }
 
 // Texts of protocol mismatches, which show in the TLS handshake or in the first bytes received.
-pub const ONLY_HTTP2: &str = "the server speaks HTTP/2, tare HTTP/1.1";
+pub const ONLY_HTTP2: &str = "the server speaks HTTP/2 only: --http2 (http = \"2\") asks by it";
+pub const ONLY_HTTP1: &str =
+    "the server does not speak HTTP/2 here: leave out --http2 (http = \"2\")";
 pub const ONLY_TLS: &str = "the server speaks TLS: its URL begins with https://";
 pub const NO_TLS: &str = "the server does not speak TLS: its URL begins with http://";
 
 /// Whether a failure's sentence names a protocol that one side does not speak, so that retrying is
 /// pointless.
 pub fn is_wrong_protocol(sentence: &str) -> bool {
-    [ONLY_HTTP2, ONLY_TLS, NO_TLS].iter().any(|known| sentence.contains(known))
+    [ONLY_HTTP2, ONLY_HTTP1, ONLY_TLS, NO_TLS].iter().any(|known| sentence.contains(known))
 }
 
 fn tls_sentence(text: &str) -> String {

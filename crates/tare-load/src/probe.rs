@@ -145,6 +145,7 @@ fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<ProbedReply>>>) -> LoadPlan 
 fn two_requests(load: &LoadPlan) -> LoadPlan {
     let mut engine = load.engine.clone();
     engine.connections = 1;
+    engine.protocol = engine.protocol.one_at_a_time();
     engine.max_connections = 1;
     engine.timeout = engine.timeout.min(TIMEOUT);
     engine.tls = engine.tls.as_ref().map(TlsClient::never_resuming);

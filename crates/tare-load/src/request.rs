@@ -102,6 +102,8 @@ pub enum RequestError {
     NoPath,
     #[error("header '{}' is not of the form 'Name: value'", .0.escape_debug())]
     Header(String),
+    #[error("header '{0}' is about a connection of HTTP/1.1: HTTP/2 has no such header")]
+    NotInHttp2(String),
     #[error("the protocol has no requests of this kind")]
     Kind,
 }
@@ -109,6 +111,13 @@ pub enum RequestError {
 impl RequestParts {
     pub fn has_header(&self, name: &str) -> bool {
         self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
+    }
+
+    /// The length that is added to the headers, unless they have one.
+    pub fn content_length(&self) -> Option<usize> {
+        let has_length = self.has_header("content-length") || self.has_header("transfer-encoding");
+        let wants_length = !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT");
+        (wants_length && !has_length).then_some(self.body.len())
     }
 
     pub fn is_head(&self) -> bool {

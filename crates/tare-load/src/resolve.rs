@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tare_io::files::read_input;
 use tare_io::{DurationNs, Endpoint, SocketOptions, system};
 use tare_model::Failure;
-use tare_model::load::{Body, Http, Idle, Load, Pace, Tls, Workload};
+use tare_model::load::{Body, Http, Idle, Load, Pace, Version, Workload};
 use tare_model::net::NetTest;
 use tare_model::url::Url;
 
@@ -56,7 +56,7 @@ pub fn resolve(load: &Load, url: &Url, endpoint: Endpoint, seed: u64) -> Result<
         }
     };
     let tls = match load.http().filter(|_| url.tls) {
-        Some(http) => Some(tls(&http.tls, url)?),
+        Some(http) => Some(tls(http, url)?),
         None => None,
     };
     let is_calls = matches!(load.workload, Workload::Calls(_));
@@ -120,7 +120,7 @@ fn wait(load: &Load) -> WaitPolicy {
 pub fn check(load: &Load, url: &Url) -> Result<(), Failure> {
     let Some(http) = load.http() else { return Ok(()) };
     requests(http, url)?;
-    if url.tls { tls(&http.tls, url).map(|_| ()) } else { Ok(()) }
+    if url.tls { tls(http, url).map(|_| ()) } else { Ok(()) }
 }
 
 /// Returns the requests for `url`, or for the listed paths on its server.
@@ -155,7 +155,8 @@ fn body_bytes(body: &Body) -> Result<Vec<u8>, Failure> {
     }
 }
 
-fn tls(tls: &Tls, url: &Url) -> Result<TlsClient, Failure> {
+fn tls(http: &Http, url: &Url) -> Result<TlsClient, Failure> {
+    let tls = &http.tls;
     let pem = |path: &Option<PathBuf>, what: &str| {
         let read = path.as_deref().map(|path| Pem::read(path, what)).transpose();
         read.map_err(|error| Failure::usage(error.to_string()))
@@ -169,6 +170,7 @@ fn tls(tls: &Tls, url: &Url) -> Result<TlsClient, Failure> {
         version: tls.version,
         ciphers: tls.ciphers.clone(),
         resume: tls.resume,
+        http2: matches!(http.version, Version::Http2 { .. }),
     };
     TlsClient::new(&options).map_err(|error| Failure::usage(error.to_string()))
 }

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use tare_io::files::read_input;
 use tare_model::layers::TlsVersion;
 
+use crate::protocol::http2;
+
 /// The user's TLS options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +36,9 @@ pub struct TlsOptions {
     /// Cipher suites by IANA name; empty means the library's default.
     pub ciphers: Vec<String>,
     pub resume: bool,
+    /// Ask the server for HTTP/2 first.
+    #[serde(default)]
+    pub http2: bool,
 }
 
 /// A PEM file's text, read on this machine and used on the client's.
@@ -138,7 +143,9 @@ impl TlsClient {
             _ => return Err(bad("--cert and --key belong together; give both".into())),
         };
         config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A server without HTTP/2 then chooses HTTP/1.1, instead of ending the handshake.
+        let offered: &[&[u8]] = if options.http2 { &[http2::ALPN, HTTP_1] } else { &[HTTP_1] };
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
         let client = Self { config: Arc::new(config), name, options: Arc::new(options.clone()) };
         Ok(client.for_worker())
     }
@@ -174,6 +181,9 @@ impl TlsClient {
         Ok(TlsSession::new(connection.into()))
     }
 }
+
+/// The name of HTTP/1.1 in ALPN.
+const HTTP_1: &[u8] = b"http/1.1";
 
 /// Session tickets kept for one server; TLS 1.3 uses each once.
 const SESSIONS: usize = 256;

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
 
-pub use keys::{CONNECTIONS, EXPECT_STATUS, LoadSpec, PATHS_MAX, TIMEOUT, check_headers};
+pub use keys::{
+    CONNECTIONS, EXPECT_STATUS, HTTP_1, HTTP_2, LoadSpec, PATHS_MAX, STREAMS_MAX, TIMEOUT,
+    check_headers,
+};
 
 use crate::Metric;
 use crate::layers::TlsVersion;
@@ -41,6 +44,7 @@ pub enum Workload {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Http {
+    pub version: Version,
     pub paths: Paths,
     /// Default: POST with a body, else GET.
     pub method: Option<String>,
@@ -51,6 +55,18 @@ pub struct Http {
     /// A new connection for each request; latency then includes connecting.
     pub new_connections: bool,
     pub tls: Tls,
+}
+
+/// A version of HTTP, and what only it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    #[default]
+    Http1,
+    Http2 {
+        /// Requests at a time on each connection.
+        streams: u32,
+        header_table: bool,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -182,7 +198,12 @@ impl Default for Load {
 impl Load {
     pub fn protocol(&self) -> Protocol {
         match &self.workload {
-            Workload::Http(_) => Protocol::Http,
+            Workload::Http(http) => match http.version {
+                Version::Http1 => Protocol::Http,
+                Version::Http2 { streams, header_table } => {
+                    Protocol::Http2 { streams, header_table }
+                }
+            },
             Workload::Net(net) => net.test.protocol(net.message_bytes, net.reply_bytes),
             Workload::Calls(call) => Protocol::Calls { call: *call },
         }
@@ -248,7 +269,15 @@ impl Load {
 
     /// The most requests in flight at a time.
     pub fn most_in_flight(&self) -> u32 {
-        self.most_connections()
+        self.most_connections().saturating_mul(self.streams())
+    }
+
+    /// The most requests at a time on a connection.
+    pub fn streams(&self) -> u32 {
+        match self.protocol() {
+            Protocol::Http2 { streams, .. } => streams,
+            _ => 1,
+        }
     }
 
     /// The number of workers, at most one per connection: more would have nothing to do.
@@ -267,8 +296,10 @@ impl Load {
     /// bandwidth for streams, and the time of one call for system calls.
     pub fn metric(&self) -> Metric {
         match self.protocol() {
-            Protocol::Http if !self.is_open() => Metric::Throughput,
-            Protocol::Http | Protocol::Messages { .. } => Metric::LatencyP50,
+            Protocol::Http | Protocol::Http2 { .. } if !self.is_open() => Metric::Throughput,
+            Protocol::Http | Protocol::Http2 { .. } | Protocol::Messages { .. } => {
+                Metric::LatencyP50
+            }
             Protocol::Stream { .. } => Metric::Bandwidth,
             Protocol::Calls { .. } => Metric::SystemCall,
         }

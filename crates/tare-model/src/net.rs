@@ -9,6 +9,12 @@ use tare_io::calls::Call;
 pub enum Protocol {
     #[default]
     Http,
+    /// HTTP/2, with up to this many requests at a time on each connection.
+    Http2 {
+        streams: u32,
+        /// Requests refer to what earlier ones have added to the server's header table.
+        header_table: bool,
+    },
     /// A request and a reply of fixed sizes; datagrams if the endpoint is UDP.
     Messages { request_bytes: u32, reply_bytes: u32 },
     /// Messages one way, without replies.
@@ -21,12 +27,20 @@ pub enum Protocol {
 impl Protocol {
     /// Whether ordinary servers answer this protocol; otherwise only tare's own endpoint does.
     pub fn is_served(self) -> bool {
-        matches!(self, Self::Http)
+        matches!(self, Self::Http | Self::Http2 { .. })
+    }
+
+    /// The same, with one request at a time on a connection.
+    pub fn one_at_a_time(self) -> Self {
+        match self {
+            Self::Http2 { header_table, .. } => Self::Http2 { streams: 1, header_table },
+            other => other,
+        }
     }
 
     /// Whether each message has a reply; the latency of replies is measured.
     pub fn has_replies(self) -> bool {
-        matches!(self, Self::Http | Self::Messages { .. })
+        matches!(self, Self::Http | Self::Http2 { .. } | Self::Messages { .. })
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use tare_guards::Doubt;
+use tare_model::load::HTTP_1;
 
 use crate::clients_summary::ClientsSummary;
 
@@ -56,6 +57,12 @@ pub struct LoadAsked {
     /// Requests due in the measured time, open loop only.
     pub due_requests: Option<f64>,
     pub poisson: bool,
+    /// "1.1" or "2": the version of HTTP.
+    #[serde(default = "http_1")]
+    pub protocol: String,
+    /// Requests at a time on each connection, if the server allows as many.
+    #[serde(default = "one")]
+    pub streams: u32,
     pub connections: u32,
     pub max_connections: u32,
     pub new_connections: bool,
@@ -73,6 +80,14 @@ pub struct LoadAsked {
     pub tls: bool,
     pub tls_resume: bool,
     pub seed: u64,
+}
+
+fn http_1() -> String {
+    HTTP_1.to_owned()
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// A stage of a changing rate: the requested rate, and the measured one.
@@ -320,6 +335,8 @@ pub(crate) mod tests {
                 rate_per_s: None,
                 due_requests: None,
                 poisson: false,
+                protocol: "1.1".into(),
+                streams: 1,
                 connections: 20,
                 max_connections: 20,
                 new_connections: false,

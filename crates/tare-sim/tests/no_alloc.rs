@@ -17,8 +17,9 @@ use tare_load::request::{RequestParts, Requests};
 use tare_load::source::Listed;
 use tare_load::tls::{TlsClient, TlsOptions};
 use tare_load::{EngineConfig, Lifetime, Stretch, Tally, WaitPolicy};
+use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
-use tare_target::behaviour::Behaviour;
+use tare_target::behaviour::{Behaviour, Http2Behaviour};
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
 
@@ -88,10 +89,10 @@ fn measure<R: Reactor>(mut io: R, mut engine: Engine, requests: u64) -> Steady {
     Steady { allocations, intervals: sink.1 }
 }
 
-fn start(tls: Option<TlsServer>) -> Target {
+fn start(behaviour: Behaviour, tls: Option<TlsServer>) -> Target {
     Target::start(&TargetPlan {
         listen: Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
-        behaviour: Behaviour::default(),
+        behaviour,
         tls,
         threads: 1,
         cpus: Vec::new(),
@@ -101,9 +102,11 @@ fn start(tls: Option<TlsServer>) -> Target {
     .unwrap()
 }
 
-fn engine(endpoint: Endpoint, tls: Option<TlsClient>, pacer: Pacer) -> Engine {
+const HTTP_2: Protocol = Protocol::Http2 { streams: 4, header_table: true };
+
+fn engine(endpoint: Endpoint, protocol: Protocol, tls: Option<TlsClient>, pacer: Pacer) -> Engine {
     let config = EngineConfig {
-        protocol: Default::default(),
+        protocol,
         sockets: Default::default(),
         endpoint,
         bind: Vec::new(),
@@ -133,18 +136,30 @@ fn engine(endpoint: Endpoint, tls: Option<TlsClient>, pacer: Pacer) -> Engine {
 
 #[test]
 fn plain_requests_allocate_nothing() {
-    let target = start(None);
+    let one = start(Behaviour::default(), None);
+    let http2 = Some(Http2Behaviour::default());
+    let two = start(Behaviour { http2, ..Behaviour::default() }, None);
     let open = || {
         let profile = RateProfile::constant(20_000.0).unwrap();
         Pacer::Open(Arrivals::new(profile, 1.0, Spacing::Even { phase: 0.0 }))
     };
-    for pacer in [|| Pacer::Closed, open] {
-        let engine = || engine(target.listens.clone(), None, pacer());
+    let closed = || Pacer::Closed;
+    let cases: [(_, _, fn() -> Pacer); 4] = [
+        (&one, Protocol::Http, closed),
+        (&one, Protocol::Http, open),
+        (&two, HTTP_2, closed),
+        (&two, HTTP_2, open),
+    ];
+    for (target, protocol, pacer) in cases {
+        let engine = || engine(target.listens.clone(), protocol, None, pacer());
         let on_uring = measure(UringReactor::new(8).unwrap(), engine(), 20_000);
         let on_epoll = measure(EpollReactor::new(8).unwrap(), engine(), 20_000);
         for steady in [on_uring, on_epoll] {
             assert!(steady.intervals > 10, "intervals were exchanged: {}", steady.intervals);
-            assert_eq!(steady.allocations, 0);
+            // With several requests on a connection, its second buffer is made when one is first
+            // sent while another is.
+            let buffers = if protocol == HTTP_2 { 16 } else { 0 };
+            assert!(steady.allocations <= buffers, "{} allocations", steady.allocations);
         }
     }
 }
@@ -153,10 +168,10 @@ fn plain_requests_allocate_nothing() {
 fn tls_requests_allocate_only_what_rustls_does() {
     // rustls allocates a buffer for each record that it encrypts or decrypts. tare adds none:
     // 20,000 requests of one record each way stay within that.
-    let target = start(Some(TlsServer::self_signed().unwrap()));
+    let target = start(Behaviour::default(), Some(TlsServer::self_signed().unwrap()));
     let options = TlsOptions { name: "localhost".into(), insecure: true, ..Default::default() };
     let tls = TlsClient::new(&options).unwrap();
-    let engine = engine(target.listens.clone(), Some(tls), Pacer::Closed);
+    let engine = engine(target.listens.clone(), Protocol::Http, Some(tls), Pacer::Closed);
     let steady = measure(UringReactor::new(8).unwrap(), engine, 20_000);
     let per_request = steady.allocations as f64 / 20_000.0;
     assert!(per_request <= 3.0, "{per_request} allocations a request");

@@ -33,6 +33,8 @@ pub struct Behaviour {
     pub reset_rate: f64,
     /// Sends the head in pieces, this far apart.
     pub slow_head: Option<DurationNs>,
+    /// Speaks HTTP/2, and no HTTP/1.1.
+    pub http2: Option<Http2Behaviour>,
     pub defect: Option<Defect>,
     /// Only every n-th reply has the defect.
     pub defect_every: Option<u64>,
@@ -60,12 +62,22 @@ impl Default for Behaviour {
             error_status: 503,
             reset_rate: 0.0,
             slow_head: None,
+            http2: None,
             defect: None,
             defect_every: None,
             die_after: None,
             seed: 0,
         }
     }
+}
+
+/// What only HTTP/2 has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Http2Behaviour {
+    /// The limits of streams on a connection, each for a hundred requests; empty: no limit.
+    pub streams: Vec<u32>,
+    /// Share of requests that are given back unprocessed.
+    pub refuse_rate: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,6 +336,12 @@ impl Brain {
     /// Draws whether replies on a new connection have other bytes.
     pub fn is_odd_connection(&mut self) -> bool {
         let share = self.behaviour.odd_connections;
+        share > 0.0 && self.random.chance(share)
+    }
+
+    /// Draws whether a request is given back unprocessed.
+    pub fn refuses(&mut self) -> bool {
+        let share = self.behaviour.http2.as_ref().map_or(0.0, |http2| http2.refuse_rate);
         share > 0.0 && self.random.chance(share)
     }
 

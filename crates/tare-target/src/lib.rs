@@ -10,6 +10,7 @@
 pub mod behaviour;
 pub mod effort;
 pub mod endpoint;
+mod http2;
 mod replies;
 mod request;
 pub mod serve;

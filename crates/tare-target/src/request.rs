@@ -2,8 +2,10 @@
 
 use tare_load::protocol::http1::ChunkedBody;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
+    /// Its stream; 0 in HTTP/1.1.
+    pub stream: u32,
     pub is_head: bool,
     pub wants_stats: bool,
     pub keep_alive: bool,
@@ -166,6 +168,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
         }
     }
     let request = Request {
+        stream: 0,
         is_head: request.method == Some("HEAD"),
         wants_stats: request.path == Some("/stats"),
         keep_alive,
@@ -185,7 +188,7 @@ mod tests {
             Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
         let request = |is_head, wants_stats, keep_alive| {
             let asked_to_keep = false;
-            Request { is_head, wants_stats, keep_alive, asked_to_keep }
+            Request { is_head, wants_stats, keep_alive, asked_to_keep, ..Request::default() }
         };
         let expected = [
             request(false, false, true),

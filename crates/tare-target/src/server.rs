@@ -6,9 +6,11 @@ use tare_io::reactor::Chunk;
 use tare_io::{
     Accepted, Close, Completion, DurationNs, Happened, Instant, Outgoing, Reactor, Token, Wait,
 };
+use tare_load::protocol::http2::frame::{self, ErrorCode};
 use tare_load::tls::TlsSession;
 
-use crate::behaviour::{Answer, Behaviour, Brain};
+use crate::behaviour::{Answer, Behaviour, Brain, Decision};
+use crate::http2::{Content, Event, Http2, ReplyHead};
 use crate::replies::{ConnectionHeader, ReplyKey, make_reply, stats_reply};
 use crate::request::{BadRequest, Request, RequestParser};
 use crate::stats::{Counter, Stats};
@@ -37,6 +39,9 @@ pub struct Server {
 struct Client {
     token: Token,
     parser: RequestParser,
+    http2: Option<Box<Http2>>,
+    /// What HTTP/2 has to say beside replies.
+    control: Vec<u8>,
     tls: Option<Box<TlsSession>>,
     handshake_counted: bool,
     outgoing: Vec<u8>,
@@ -83,6 +88,17 @@ impl Piece {
 #[derive(Clone, Copy, Debug)]
 enum PieceBytes {
     Bytes(&'static [u8]),
+    Stats,
+    /// A reply on a stream of HTTP/2.
+    Stream {
+        id: u32,
+        reply: StreamReply,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum StreamReply {
+    Status { status: u16, is_head: bool, odd: bool },
     Stats,
 }
 
@@ -167,6 +183,7 @@ impl Server {
                 }
                 match client.pending.front().is_some_and(|piece| piece.at <= now) {
                     true => self.send_due(io, slot, now),
+                    false if client.http2.is_some() => self.pour(io, slot),
                     false => self.flush(io, slot),
                 }
             }
@@ -184,8 +201,11 @@ impl Server {
         self.count(Counter::Connections, 1);
         let token = io.adopt(slot, accepted);
         let (is_odd, worker) = (self.brain.is_odd_connection(), self.brain.draw_worker());
+        let http2 = self.brain.behaviour().http2.as_ref();
+        let http2 = http2.map(|own| Box::new(Http2::new(&own.streams)));
         let client = &mut self.clients[slot as usize];
         client.begin(token);
+        client.http2 = http2;
         (client.is_odd, client.worker) = (is_odd, worker);
         if let Some(tls) = &self.tls {
             match tls.session() {
@@ -207,19 +227,43 @@ impl Server {
         loop {
             let input = &io.chunk(chunk)[at..];
             let mut rest = input;
-            let parsed = self.clients[slot as usize].parser.advance(&mut rest);
+            let parsed = self.clients[slot as usize].advance(&mut rest);
             at += input.len() - rest.len();
             let more = !rest.is_empty();
             match parsed {
-                Ok(None) => return,
-                Ok(Some(request)) => self.on_request(io, slot, request, now),
+                Ok(None) => return self.pour(io, slot),
+                Ok(Some(event)) => self.on_event(io, slot, event, now),
                 Err(BadRequest) => return self.refuse(io, slot, now),
             }
             let client = &self.clients[slot as usize];
-            if !more || client.closing || client.token == Token::NONE {
+            if client.closing || client.token == Token::NONE {
                 return;
             }
+            if !more {
+                return self.pour(io, slot);
+            }
         }
+    }
+
+    fn on_event<R: Reactor>(&mut self, io: &mut R, slot: u32, event: Event, now: Instant) {
+        match event {
+            Event::Asked(request) => self.on_request(io, slot, request, now),
+            Event::Refused => self.count(Counter::Refused, 1),
+            Event::Cancelled => self.count(Counter::Cancelled, 1),
+        }
+    }
+
+    /// Sends what HTTP/2 has to say, and as much of the bodies as the client allows.
+    fn pour<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+        let client = &mut self.clients[slot as usize];
+        let Some(http2) = &mut client.http2 else { return };
+        let room = OUTGOING_ENOUGH_BYTES.saturating_sub(client.outgoing.len());
+        http2.pour(room, &mut client.control);
+        if http2.draining && http2.is_done() && client.pending.is_empty() {
+            client.closing = true;
+        }
+        client.put_control();
+        self.flush(io, slot);
     }
 
     /// Drops a client if incomplete heads and handshakes take too much memory.
@@ -230,7 +274,7 @@ impl Server {
         }
         let held = match &client.tls {
             Some(tls) if tls.is_handshaking() => client.unfinished_bytes + received,
-            _ => client.parser.held_bytes(),
+            _ => client.held_bytes(),
         };
         self.unfinished_bytes = self.unfinished_bytes - client.unfinished_bytes + held;
         client.unfinished_bytes = held;
@@ -258,13 +302,14 @@ impl Server {
                     1,
                 );
             }
-            let requests = taken.and_then(|()| self.take_decrypted(slot, &mut tls));
+            let events = taken.and_then(|()| self.take_decrypted(slot, &mut tls));
             self.clients[slot as usize].tls = Some(tls);
-            match requests {
-                Ok(requests) => {
-                    for request in requests {
-                        self.on_request(io, slot, request, now);
+            match events {
+                Ok(events) => {
+                    for event in events {
+                        self.on_event(io, slot, event, now);
                     }
+                    self.pour(io, slot);
                 }
                 Err(_) => {
                     if !self.clients[slot as usize].handshake_counted {
@@ -278,18 +323,18 @@ impl Server {
         }
     }
 
-    fn take_decrypted(&mut self, slot: u32, tls: &mut TlsSession) -> Result<Vec<Request>, String> {
-        let mut requests = Vec::new();
+    fn take_decrypted(&mut self, slot: u32, tls: &mut TlsSession) -> Result<Vec<Event>, String> {
+        let mut events = Vec::new();
         loop {
             let input = tls.plaintext();
             if input.is_empty() {
-                return Ok(requests);
+                return Ok(events);
             }
             let mut rest = input;
-            let parsed = self.clients[slot as usize].parser.advance(&mut rest);
+            let parsed = self.clients[slot as usize].advance(&mut rest);
             let used = input.len() - rest.len();
             tls.consume_plaintext(used);
-            requests.extend(parsed.map_err(|BadRequest| "not HTTP".to_owned())?);
+            events.extend(parsed.map_err(|BadRequest| "not HTTP".to_owned())?);
         }
     }
 
@@ -306,9 +351,21 @@ impl Server {
         if request.wants_stats {
             self.count(Counter::StatsRequests, 1);
             let then = if request.keep_alive { AfterSend::Stay } else { AfterSend::Close };
-            let piece = Piece { at: now, bytes: PieceBytes::Stats, then, ends_reply: false };
+            let bytes = match request.stream {
+                0 => PieceBytes::Stats,
+                id => PieceBytes::Stream { id, reply: StreamReply::Stats },
+            };
+            let piece = Piece { at: now, bytes, then, ends_reply: false };
             self.queue(slot, piece);
             return self.send_due(io, slot, now);
+        }
+        if request.stream > 0 && self.brain.refuses() {
+            self.count(Counter::Refused, 1);
+            let client = &mut self.clients[slot as usize];
+            if let Some(http2) = &mut client.http2 {
+                http2.refuse(request.stream, &mut client.control);
+            }
+            return;
         }
         self.count(Counter::Requests, 1);
         let decision = self.brain.decide(now, self.clients[slot as usize].worker);
@@ -327,6 +384,13 @@ impl Server {
             spin(io, began + cost);
         }
         let odd = self.brain.is_odd_reply() || is_odd;
+        if request.stream > 0 {
+            let client = &mut self.clients[slot as usize];
+            if let Some(http2) = client.http2.as_mut().filter(|_| close) {
+                http2.go_away(&mut client.control);
+            }
+            return self.answer_stream(io, slot, request, decision, odd, now);
+        }
         let (key, then) = match decision.answer {
             Answer::Status(status) => {
                 let connection = match (close, request.asked_to_keep) {
@@ -354,6 +418,32 @@ impl Server {
         self.send_due(io, slot, now);
     }
 
+    /// Queues the reply on a stream.
+    fn answer_stream<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        request: Request,
+        decision: Decision,
+        odd: bool,
+        now: Instant,
+    ) {
+        let (status, then) = match decision.answer {
+            Answer::Status(status) => (status, AfterSend::Stay),
+            Answer::Defect(_) | Answer::Reset => (0, AfterSend::Reset),
+        };
+        match decision.answer {
+            Answer::Status(400..) => self.count(Counter::Errors, 1),
+            Answer::Reset => self.count(Counter::Resets, 1),
+            _ => {}
+        }
+        let reply = StreamReply::Status { status, is_head: request.is_head, odd };
+        let bytes = PieceBytes::Stream { id: request.stream, reply };
+        let ends_reply = then != AfterSend::Reset;
+        self.queue(slot, Piece { at: decision.at, bytes, then, ends_reply });
+        self.send_due(io, slot, now);
+    }
+
     /// Queues a reply, in several pieces if the head is to be slow.
     fn plan_pieces(&mut self, slot: u32, at: Instant, bytes: &'static [u8], then: AfterSend) {
         let slow = self.brain.behaviour().slow_head;
@@ -372,9 +462,15 @@ impl Server {
         self.queue(slot, Piece { at, bytes, then, ends_reply: then != AfterSend::Reset });
     }
 
+    /// Replies on streams may overtake each other; those of HTTP/1.1 may not.
     fn queue(&mut self, slot: u32, piece: Piece) {
         self.waiting_pieces += 1;
-        self.clients[slot as usize].pending.push_back(piece);
+        let client = &mut self.clients[slot as usize];
+        let at = match client.http2 {
+            Some(_) => client.pending.partition_point(|before| before.at <= piece.at),
+            None => client.pending.len(),
+        };
+        client.pending.insert(at, piece);
     }
 
     /// Sends the pieces that are due on a connection.
@@ -383,8 +479,10 @@ impl Server {
             let client = &mut self.clients[slot as usize];
             let Some(piece) = client.pending.front().copied() else { break };
             if piece.at > now {
-                if client.timer.is_none() {
-                    client.timer = Some(piece.at);
+                if client.timer != Some(piece.at) {
+                    if let Some(later) = client.timer.replace(piece.at) {
+                        self.timers.remove(&(later, slot));
+                    }
                     self.timers.insert((piece.at, slot));
                 }
                 break;
@@ -420,6 +518,10 @@ impl Server {
             let stats;
             let bytes = match piece.bytes {
                 PieceBytes::Bytes(bytes) => bytes,
+                PieceBytes::Stream { id, reply } => {
+                    client.reply_on(id, reply, self.brain.behaviour(), &self.stats);
+                    continue;
+                }
                 PieceBytes::Stats => {
                     stats = stats_reply(&self.stats, client.closing);
                     &stats[..]
@@ -434,7 +536,10 @@ impl Server {
                 None => client.outgoing.extend_from_slice(bytes),
             }
         }
-        self.flush(io, slot);
+        match self.clients[slot as usize].http2 {
+            Some(_) => self.pour(io, slot),
+            None => self.flush(io, slot),
+        }
     }
 
     fn flush<R: Reactor>(&mut self, io: &mut R, slot: u32) {
@@ -461,6 +566,13 @@ impl Server {
 
     fn refuse<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         self.count(Counter::BadRequests, 1);
+        let client = &mut self.clients[slot as usize];
+        if client.http2.is_some() {
+            frame::put_goaway(0, ErrorCode::PROTOCOL, &mut client.control);
+            client.put_control();
+            client.closing = true;
+            return self.flush(io, slot);
+        }
         let bytes = PieceBytes::Bytes(self.reply(ReplyKey::BadRequest));
         let piece = Piece { at: now, bytes, then: AfterSend::Close, ends_reply: false };
         self.queue(slot, piece);
@@ -525,6 +637,8 @@ impl Client {
         Self {
             token: Token::NONE,
             parser: RequestParser::default(),
+            http2: None,
+            control: Vec::new(),
             tls: None,
             handshake_counted: false,
             outgoing: Vec::new(),
@@ -539,10 +653,53 @@ impl Client {
         }
     }
 
+    fn held_bytes(&self) -> usize {
+        self.http2.as_ref().map_or(self.parser.held_bytes(), |http2| http2.held_bytes())
+    }
+
+    /// Takes bytes off the front of `input`, up to the next event.
+    fn advance(&mut self, input: &mut &[u8]) -> Result<Option<Event>, BadRequest> {
+        match &mut self.http2 {
+            Some(http2) => http2.advance(input, &mut self.control),
+            None => Ok(self.parser.advance(input)?.map(Event::Asked)),
+        }
+    }
+
+    /// Sends the head of a reply on a stream; its body is poured.
+    fn reply_on(&mut self, id: u32, reply: StreamReply, behaviour: &Behaviour, stats: &Stats) {
+        let (status, body, is_usual) = match reply {
+            StreamReply::Stats => (200, Some(Content::Text(stats.json().into_bytes())), false),
+            StreamReply::Status { status, .. } if matches!(status, 204 | 304) => {
+                (status, None, false)
+            }
+            StreamReply::Status { status, odd, .. } => {
+                let byte = if odd { b'y' } else { b'x' };
+                (status, Some(Content::Repeated(byte, behaviour.body_bytes)), true)
+            }
+        };
+        let length = body.as_ref().map(Content::len).filter(|_| !behaviour.chunked || !is_usual);
+        let is_head = matches!(reply, StreamReply::Status { is_head: true, .. });
+        if let Some(http2) = &mut self.http2 {
+            let head = ReplyHead { status, length, is_usual };
+            http2.reply(id, head, body.filter(|_| !is_head), &mut self.control);
+        }
+        self.put_control();
+    }
+
+    fn put_control(&mut self) {
+        match &mut self.tls {
+            Some(tls) => self.closing |= tls.encrypt(&self.control, &mut self.outgoing).is_err(),
+            None => self.outgoing.extend_from_slice(&self.control),
+        }
+        self.control.clear();
+    }
+
     /// Resets the slot for another connection, keeping a little memory.
     fn begin(&mut self, token: Token) {
         self.token = token;
         self.parser.reset();
+        self.http2 = None;
+        self.control.clear();
         self.tls = None;
         self.handshake_counted = false;
         self.outgoing.clear();

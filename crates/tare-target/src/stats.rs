@@ -27,6 +27,9 @@ pub enum Counter {
     ReceivedBytes,
     SentBytes,
     StatsRequests,
+    /// Streams of HTTP/2 that were given back unprocessed, or that the client gave up.
+    Refused,
+    Cancelled,
     /// Total time from reading each request until its reply was due: delays, services, queues.
     WaitedNs,
     /// Total time by which replies went out late.
@@ -34,7 +37,7 @@ pub enum Counter {
 }
 
 impl Counter {
-    pub const ALL: [(Self, &'static str); 16] = [
+    pub const ALL: [(Self, &'static str); 18] = [
         (Self::Requests, "requests"),
         (Self::Replies, "replies"),
         (Self::Errors, "errors"),
@@ -49,6 +52,8 @@ impl Counter {
         (Self::ReceivedBytes, "received_bytes"),
         (Self::SentBytes, "sent_bytes"),
         (Self::StatsRequests, "stats_requests"),
+        (Self::Refused, "refused"),
+        (Self::Cancelled, "cancelled"),
         (Self::WaitedNs, "waited_ns"),
         (Self::LateNs, "late_ns"),
     ];

@@ -62,6 +62,13 @@ impl TlsServer {
         Ok(Self { config: Arc::new(config), certificate_pem: None })
     }
 
+    /// Chooses this protocol of those that a client offers, and no other.
+    pub fn choosing(&self, protocol: &[u8]) -> Self {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Self { config: Arc::new(config), ..self.clone() }
+    }
+
     pub fn session(&self) -> Result<TlsSession, String> {
         let connection =
             ServerConnection::new(self.config.clone()).map_err(|error| error.to_string())?;

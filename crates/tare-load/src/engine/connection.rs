@@ -22,6 +22,8 @@ pub struct Connection {
     pub draining: bool,
     /// The request that it was opened for has not been sent: there was no room for it yet.
     pub unsent: bool,
+    /// Its new requests are sent at the end of the turn.
+    pub gathers: bool,
     /// It is in the queue of connections with room for a request.
     pub offered: bool,
     /// Whole replies in this slot's life.
@@ -29,6 +31,8 @@ pub struct Connection {
     pub tls: Option<Box<TlsSession>>,
     /// Bytes that wait for the send in the kernel to end.
     pub outgoing: Vec<u8>,
+    /// Memory for `outgoing` while the kernel has the other buffer.
+    pub spare: Vec<u8>,
     /// Part of the last request that follows `outgoing`, too long to be copied.
     pub rest: Option<Range<usize>>,
     /// A send in the kernel has not been reported complete yet.
@@ -63,10 +67,12 @@ impl Connection {
             capacity: 0,
             draining: false,
             unsent: false,
+            gathers: false,
             offered: false,
             replies: 0,
             tls: None,
             outgoing: Vec::new(),
+            spare: Vec::new(),
             rest: None,
             sending: false,
             scratch: Vec::new(),

@@ -175,7 +175,7 @@ pub struct ConnectionFlights<'a> {
 }
 
 impl<'a> ConnectionFlights<'a> {
-    pub(super) fn new(flights: &'a mut Flights, list: &'a List, now: Instant) -> Self {
+    pub(crate) fn new(flights: &'a mut Flights, list: &'a List, now: Instant) -> Self {
         Self { flights, list, now }
     }
 

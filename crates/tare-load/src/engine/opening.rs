@@ -165,7 +165,8 @@ impl Engine {
         if connection.sending || connection.outgoing.is_empty() {
             return;
         }
-        let bytes = std::mem::take(&mut connection.outgoing);
+        let spare = std::mem::take(&mut connection.spare);
+        let bytes = std::mem::replace(&mut connection.outgoing, spare);
         self.tally.counts.sent_bytes += bytes.len() as u64;
         connection.sending = true;
         io.send(connection.token, Outgoing::Owned(bytes));
@@ -180,8 +181,10 @@ impl Engine {
     ) {
         let connection = &mut self.connections[slot as usize];
         connection.sending = false;
-        if connection.outgoing.is_empty() && spent.capacity() > 0 {
-            connection.outgoing = spent;
+        match connection.outgoing.capacity() {
+            _ if spent.capacity() == 0 => {}
+            0 => connection.outgoing = spent,
+            _ => connection.spare = spent,
         }
         self.send_more(io, slot, now);
     }
@@ -312,6 +315,7 @@ impl Engine {
         connection.outgoing.clear();
         connection.rest = None;
         connection.unsent = false;
+        connection.gathers = false;
         connection.sending = false;
         // A resting slot becomes free when its rest is over.
         if connection.state != State::Resting {
@@ -331,8 +335,9 @@ impl Engine {
     }
 }
 
-/// A request that is refused more often fails.
-const REFUSALS_MAX: u8 = 10;
+/// A request that is refused more often fails. Servers that close often refuse most of a long queue
+/// of streams each time.
+const REFUSALS_MAX: u8 = 100;
 
 /// Longer requests are sent in pieces of this size.
 pub(super) const PIECE_BYTES: usize = 64 << 10;

@@ -107,8 +107,25 @@ impl Engine {
         };
         handed = handed.and_then(|()| put(bytes, &mut connection.tls, &mut connection.outgoing));
         match handed {
+            // Others may follow on the connection in this turn, and go out with this one.
+            Ok(()) if !self.is_half_duplex => {
+                if !connection.gathers {
+                    connection.gathers = true;
+                    self.gathering.push(slot);
+                }
+            }
             Ok(()) => self.send_more(io, slot, now),
             Err(text) => self.fail(io, slot, RequestFailure::Tls(text), now),
+        }
+    }
+
+    /// Sends the requests that this turn has started on connections that carry several.
+    pub(super) fn send_gathered<R: Reactor>(&mut self, io: &mut R, now: Instant) {
+        while let Some(slot) = self.gathering.pop() {
+            // Some may have closed since.
+            if std::mem::take(&mut self.connections[slot as usize].gathers) {
+                self.send_more(io, slot, now);
+            }
         }
     }
 

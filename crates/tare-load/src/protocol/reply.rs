@@ -1,6 +1,7 @@
 //! Results of decoding: whole replies, or what is wrong with one.
 
-use crate::failure::{ONLY_HTTP2, ONLY_TLS};
+use super::http2::frame::ErrorCode;
+use crate::failure::{ONLY_HTTP1, ONLY_HTTP2, ONLY_TLS};
 
 /// A whole reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,18 @@ pub enum ReplyDefect {
     WrongLength { got_bytes: u64, expected_bytes: u64 },
     #[error("TLS connection closed without close_notify: the body may be cut")]
     NoCloseNotify,
+    #[error("{ONLY_HTTP1}")]
+    OnlyHttp1,
+    #[error("the server breaks HTTP/2: {what}")]
+    Frame { what: String },
+    #[error("the server reset the stream: {code}")]
+    StreamReset { code: ErrorCode },
+    #[error("the server ended the connection: {code}")]
+    GoneAway { code: ErrorCode },
+    #[error("connection closed with {streams} replies unfinished")]
+    ClosedInStreams { streams: usize },
+    #[error("{got_bytes} bytes of body where content-length says {expected_bytes}")]
+    WrongBody { got_bytes: u64, expected_bytes: u64 },
     #[error("the server refused the request {times} times without processing it")]
     RefusedAgain { times: u8 },
 }
@@ -81,6 +94,8 @@ impl ReplyDefect {
                 | Self::ClosedInBody { .. }
                 | Self::ClosedInChunks { .. }
                 | Self::NoCloseNotify
+                | Self::GoneAway { .. }
+                | Self::ClosedInStreams { .. }
         )
     }
 }

@@ -33,7 +33,7 @@ impl Lane {
         opening: &mut Tally,
     ) -> Result<Self, LoadError> {
         match plan.engine.protocol {
-            Protocol::Http | Protocol::Messages { .. } => {
+            Protocol::Http | Protocol::Http2 { .. } | Protocol::Messages { .. } => {
                 let (lane, opened) = ExchangeLane::open(plan, sampling, stop)?;
                 opening.merge(&opened);
                 Ok(Self::Exchange(Box::new(lane)))

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
 
-use super::{Body, Client, Family, Http, Idle, Load, Net, Pace, Paths, Spacing, Tls, Workload};
+use super::{
+    Body, Client, Family, Http, Idle, Load, Net, Pace, Paths, Spacing, Tls, Version, Workload,
+};
 use crate::invalid::check_range;
 use crate::layers::TlsVersion;
 use crate::net::{CallName, NetTest};
@@ -39,6 +41,15 @@ pub struct LoadSpec {
     pub socket_buffer: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallName>,
+
+    /// Default: [`HTTP_1`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_hpack_table: bool,
 
     /// Default: [`CONNECTIONS`].
     pub connections: Option<u32>,
@@ -97,6 +108,11 @@ pub struct LoadSpec {
     pub reactor: Option<ReactorKind>,
 }
 
+/// The versions of HTTP that `http` can name.
+pub const HTTP_1: &str = "1.1";
+pub const HTTP_2: &str = "2";
+/// More requests on one connection than any server's usual limit.
+pub const STREAMS_MAX: u32 = 10_000;
 pub const CONNECTIONS: u32 = 10;
 const CONNECTIONS_MAX: u32 = 1_000_000;
 const THREADS_MAX: u32 = 1024;
@@ -126,6 +142,9 @@ impl LoadSpec {
         let has_expect_status =
             self.expect_status.as_ref().is_some_and(|set| *set != StatusSet::default());
         let all = [
+            (KeysOf::Http, "http", self.http.is_some()),
+            (KeysOf::Http, "streams", self.streams.is_some()),
+            (KeysOf::Http, "no_hpack_table", self.no_hpack_table),
             (KeysOf::Http, "path", self.path.is_some()),
             (KeysOf::Http, "paths", !self.paths.is_empty()),
             (KeysOf::Http, "random_order", self.random_order),
@@ -202,6 +221,7 @@ impl LoadSpec {
             (Some(_), Some(_)) => return Err("body and body_file: choose one".into()),
         };
         Ok(Workload::Http(Http {
+            version: self.version()?,
             paths: self.asked_paths()?,
             method: self.method.clone(),
             headers: self.headers.clone(),
@@ -219,6 +239,28 @@ impl LoadSpec {
                 resume: self.tls_resume,
             },
         }))
+    }
+
+    fn version(&self) -> Result<Version, Invalid> {
+        match self.http.as_deref() {
+            None | Some(HTTP_1) => match (self.streams, self.no_hpack_table) {
+                (None | Some(1), false) => Ok(Version::Http1),
+                (None | Some(1), true) => Err("no_hpack_table goes with http = \"2\"".into()),
+                (Some(_), _) => Err("streams goes with http = \"2\"".into()),
+            },
+            Some(HTTP_2) => {
+                let streams = self.streams.unwrap_or(1);
+                check_range("streams", streams, STREAMS_MAX)?;
+                if self.new_connections && streams > 1 {
+                    return Err("a new connection for each request has one stream".into());
+                }
+                Ok(Version::Http2 { streams, header_table: !self.no_hpack_table })
+            }
+            Some(other) => Err(Invalid(format!(
+                "http = \"{}\": write \"{HTTP_1}\" or \"{HTTP_2}\"",
+                other.escape_debug()
+            ))),
+        }
     }
 
     fn asked_paths(&self) -> Result<Paths, Invalid> {
@@ -396,7 +438,12 @@ impl From<Load> for LoadSpec {
 
 impl LoadSpec {
     fn put_http(&mut self, http: Http) {
-        let Http { paths, method, headers, body, expect, new_connections, tls } = http;
+        let Http { version, paths, method, headers, body, expect, new_connections, tls } = http;
+        if let Version::Http2 { streams, header_table } = version {
+            self.http = Some(HTTP_2.to_owned());
+            self.streams = Some(streams);
+            self.no_hpack_table = !header_table;
+        }
         match paths {
             Paths::OfUrl => {}
             Paths::One(path) => self.path = Some(path),
@@ -435,6 +482,7 @@ mod tests {
             r#"{"paths": ["/a", "/b"], "random_order": true, "body": "x", "timeout": "3s"}"#,
             r#"{"rate": "2k", "poisson": true, "max_connections": 20, "spin": "1us", "ipv6": true}"#,
             r#"{"new_connections": true, "tls_resume": true, "tls_version": "1.2", "body_file": "/x"}"#,
+            r#"{"http": "2", "streams": 8, "no_hpack_table": true}"#,
             r#"{"test": "tcp_rr", "message_bytes": 64, "reply_bytes": 9, "nodelay": false}"#,
             r#"{"call": "getpid", "linger": "5us", "idle": "sleep", "cpus": [0, 1]}"#,
         ] {
@@ -454,6 +502,11 @@ mod tests {
             (r#"{"connections": 0}"#, "connections = 0: write 1 to 1000000"),
             (r#"{"threads": 2000, "connections": 9000}"#, "threads = 2000: write 1 to 1024"),
             (r#"{"rate": 5, "max_connections": 3}"#, "must be at least connections, 10"),
+            (r#"{"streams": 2}"#, "streams goes with http = \"2\""),
+            (r#"{"http": "3"}"#, "http = \"3\": write \"1.1\" or \"2\""),
+            (r#"{"http": "2", "streams": 0}"#, "streams = 0: write 1 to 10000"),
+            (r#"{"http": "2", "streams": 2, "new_connections": true}"#, "has one stream"),
+            (r#"{"test": "tcp_rr", "http": "2"}"#, "http goes with HTTP"),
             (r#"{"random_order": true}"#, "random_order goes with paths"),
             (r#"{"test": "tcp_rr", "headers": ["a: b"]}"#, "headers goes with HTTP"),
             (r#"{"test": "udp_rr", "reply_bytes": 9}"#, "udp_rr: datagrams come back as they are"),

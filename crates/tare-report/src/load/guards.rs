@@ -29,7 +29,7 @@ fn traffic(report: &LoadReport) -> Traffic {
         is_open: asked.pacing == "open",
         rate_per_s: asked.rate_per_s.unwrap_or_default(),
         connections: asked.max_connections,
-        most_in_flight: asked.max_connections,
+        most_in_flight: asked.max_connections.saturating_mul(asked.streams),
         workers: asked.workers,
         new_connections: asked.new_connections,
         resumes: handshakes.then_some(asked.tls_resume),

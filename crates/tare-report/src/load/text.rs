@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use tare_model::load::HTTP_2;
+
 use crate::clients_summary::ClientsSummary;
 use crate::format::{bytes, count, counted, duration, percent, rate};
 use crate::load::guards::Severity;
@@ -114,6 +116,11 @@ fn how(report: &LoadReport) -> String {
             }
         }
     };
+    let http = match (asked.protocol.as_str(), asked.streams) {
+        (HTTP_2, 1) => ", HTTP/2",
+        (HTTP_2, n) => &format!(" × {} streams, HTTP/2", count(n.into())),
+        _ => "",
+    };
     let connections = match (asked.new_connections, asked.max_connections > asked.connections) {
         (true, _) => {
             format!("a new connection each, {} at a time", count(asked.connections.into()))
@@ -132,7 +139,7 @@ fn how(report: &LoadReport) -> String {
         if asked.workers == 1 { "1 thread" } else { &format!("{} threads", asked.workers) };
     let polls = if asked.polls { ", polling" } else { "" };
     format!(
-        "{pacing}, {connections}{tls}, {threads} on {}{polls}, seed {}",
+        "{pacing}, {connections}{http}{tls}, {threads} on {}{polls}, seed {}",
         asked.reactor, asked.seed
     )
 }

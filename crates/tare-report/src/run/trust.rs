@@ -6,6 +6,7 @@ use std::fmt;
 
 use tare_guards::{Brief, Code, Family, RunGuard, Severity};
 use tare_model::Metric;
+use tare_model::load::Version;
 use tare_stats::Verdict;
 
 use crate::format::{bytes, count, counted, duration, rate};
@@ -341,6 +342,13 @@ fn load(report: &RunReport) -> String {
     let connections = match http.new_connections {
         true => format!("a new connection a request, {} at a time", count(load.connections.into())),
         false => counted(load.connections.into(), "connection", "connections"),
+    };
+    let connections = match http.version {
+        Version::Http1 => connections,
+        Version::Http2 { streams: 1, .. } => format!("{connections} of HTTP/2"),
+        Version::Http2 { streams, .. } => {
+            format!("{connections} × {} streams of HTTP/2", count(streams.into()))
+        }
     };
     match load.rate() {
         Some(per_s) => format!("{}/s on {connections}", rate(per_s)),

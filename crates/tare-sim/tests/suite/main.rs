@@ -5,6 +5,7 @@
 
 mod behaviour;
 mod defects;
+mod http2;
 mod multiplexing;
 mod pipelining;
 mod tls;

@@ -458,9 +458,9 @@ fn a_request_that_is_refused_again_and_again_fails() {
         (b'Q', 0) => vec![frame(b'G', 0)],
         _ => vec![],
     });
-    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.refused), (0, 4, 40));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.refused), (0, 4, 400));
     let (_, _, why) = tally.failures.seen().next().unwrap();
-    assert_eq!(why, "the server refused the request 11 times without processing it");
+    assert_eq!(why, "the server refused the request 101 times without processing it");
 }
 
 #[test]

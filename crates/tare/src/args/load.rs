@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_io::{DurationNs, ReactorKind};
 use tare_model::layers::TlsVersion;
-use tare_model::load::{CONNECTIONS, EXPECT_STATUS, Idle, LoadSpec, TIMEOUT};
+use tare_model::load::{
+    CONNECTIONS, EXPECT_STATUS, HTTP_1, HTTP_2, Idle, LoadSpec, STREAMS_MAX, TIMEOUT,
+};
 use tare_model::status::StatusSet;
 use tare_model::text::{parse_reactor, si_number};
 
@@ -38,6 +40,20 @@ pub struct LoadArgs {
     /// Request timeout
     #[arg(long, value_name = "DURATION", default_value_t = TIMEOUT, value_parser = positive_duration)]
     timeout: DurationNs,
+
+    /// Ask by HTTP/2: by TLS's choice (ALPN) over https://, else without asking first
+    #[arg(long, conflicts_with = "http1_1")]
+    http2: bool,
+    /// Ask by HTTP/1.1, the default
+    #[arg(long = "http1.1")]
+    http1_1: bool,
+    /// HTTP/2: requests at a time on each connection, if the server allows as many; default: 1
+    #[arg(long, value_name = "N", requires = "http2",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(STREAMS_MAX)))]
+    streams: Option<u32>,
+    /// HTTP/2: send all headers as text, instead of referring to those of earlier requests
+    #[arg(long, requires = "http2")]
+    no_hpack_table: bool,
 
     /// Request method
     #[arg(short = 'X', long, value_name = "NAME")]
@@ -114,13 +130,18 @@ pub struct LoadArgs {
 impl LoadArgs {
     /// Flags have the names of keys of `[load]`. A flag that is missing below has no effect.
     pub fn spec(&self) -> LoadSpec {
+        let http = match (self.http2, self.http1_1) {
+            (true, _) => Some(HTTP_2.to_owned()),
+            (false, true) => Some(HTTP_1.to_owned()),
+            (false, false) => None,
+        };
         macro_rules! spec {
             ($($key:ident)*) => {
-                LoadSpec { $($key: self.$key.clone().into(),)* ..LoadSpec::default() }
+                LoadSpec { http, $($key: self.$key.clone().into(),)* ..LoadSpec::default() }
             };
         }
         spec! {
-            connections threads rate poisson max_connections new_connections timeout method
+            streams no_hpack_table connections threads rate poisson max_connections new_connections timeout method
             headers body body_file expect_status bind ipv4 ipv6 insecure cacert cert key sni
             tls_version ciphers tls_resume spin linger idle cpus reactor
         }

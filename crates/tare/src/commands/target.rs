@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, ReactorKind, system};
+use tare_load::protocol::http2;
 use tare_model::text::parse_reactor;
-use tare_target::behaviour::{Behaviour, Defect, Delay, Service, Stall};
+use tare_target::behaviour::{Behaviour, Defect, Delay, Http2Behaviour, Service, Stall};
 use tare_target::effort::Habit;
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
@@ -88,6 +89,17 @@ pub struct TargetArgs {
     /// Send the head in four pieces, this far apart
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     slow_head: Option<DurationNs>,
+    /// Speak HTTP/2 (and no HTTP/1.1): by ALPN with --tls, else from the first byte
+    #[arg(long, conflicts_with_all = ["defect", "slow_head"])]
+    http2: bool,
+    /// HTTP/2: most streams at a time on a connection; several limits are in force in turn, each
+    /// for 100 requests: 100,2
+    #[arg(long, value_name = "LIST", requires = "http2", value_delimiter = ',')]
+    max_streams: Vec<u32>,
+    /// HTTP/2: share of requests (0 to 1) given back unprocessed (REFUSED_STREAM)
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
+          requires = "http2")]
+    refuse_rate: f64,
     /// Break HTTP in every reply: cut-body, bad-chunk-size, silence, … (an invalid name lists them
     /// all)
     #[arg(long, value_name = "KIND", value_parser = defect)]
@@ -193,6 +205,7 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
         _ => None,
     };
     let tls = tls.transpose().map_err(|error| Failure::usage(error.to_string()))?;
+    let tls = tls.map(|tls| if args.http2 { tls.choosing(http2::ALPN) } else { tls });
     if let (Some(path), Some(tls)) = (&args.write_cert, &tls)
         && let Some(pem) = &tls.certificate_pem
     {
@@ -299,6 +312,10 @@ fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
         error_status: args.status,
         reset_rate: args.reset_rate,
         slow_head: args.slow_head,
+        http2: args.http2.then(|| Http2Behaviour {
+            streams: args.max_streams.clone(),
+            refuse_rate: args.refuse_rate,
+        }),
         defect: args.defect,
         defect_every: args.defect_every,
         die_after: args.die_after,

@@ -34,9 +34,17 @@ pub(super) enum Value {
 type Put = fn(&mut Draft, &Value) -> Result<(), String>;
 
 /// Keys of load that can be swept, and how a value is put into a plan.
-const KEYS: [(&str, Put); 8] = [
+const KEYS: [(&str, Put); 10] = [
     ("connections", |plan, value| {
         plan.load.connections = Some(value.whole()?);
+        Ok(())
+    }),
+    ("http", |plan, value| {
+        plan.load.http = Some(value.text("http"));
+        Ok(())
+    }),
+    ("streams", |plan, value| {
+        plan.load.streams = Some(value.whole()?);
         Ok(())
     }),
     // A rate of 0 is the closed loop.

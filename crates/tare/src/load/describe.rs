@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::tls::TlsClient;
 use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
+use tare_model::load::{HTTP_1, HTTP_2};
+use tare_model::net::Protocol;
 use tare_report::clients_summary::ClientsSummary;
 use tare_report::load::guards;
 use tare_report::load::{
@@ -118,6 +120,12 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, found: &LoadOutcome<'_>) -> Loa
         rate_per_s: plan.rate.as_ref().map(|rate| rate.peak_per_s()),
         due_requests: due.map(|rate| rate.requests_within(seconds)),
         poisson: plan.poisson,
+        protocol: match plan.engine.protocol {
+            Protocol::Http2 { .. } => HTTP_2,
+            _ => HTTP_1,
+        }
+        .into(),
+        streams: plan.engine.streams(),
         connections: plan.engine.connections,
         max_connections: plan.engine.max_connections,
         new_connections: plan.engine.lifetime == Lifetime::PerRequest,

@@ -79,10 +79,8 @@ fn head_after_path(parts: &RequestParts) -> Vec<u8> {
     if parts.close && !parts.has_header("connection") {
         head.push_str("Connection: close\r\n");
     }
-    let wants_length = !parts.body.is_empty() || matches!(parts.method.as_str(), "POST" | "PUT");
-    let has_length = parts.has_header("content-length") || parts.has_header("transfer-encoding");
-    if wants_length && !has_length {
-        head.push_str(&format!("Content-Length: {}\r\n", parts.body.len()));
+    if let Some(bytes) = parts.content_length() {
+        head.push_str(&format!("Content-Length: {bytes}\r\n"));
     }
     for (name, value) in &parts.headers {
         head.push_str(&format!("{name}: {value}\r\n"));

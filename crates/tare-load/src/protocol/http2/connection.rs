@@ -1,0 +1,815 @@
+//! One connection: its frames, its streams, and what each side allows the other.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::frame::{self, ErrorCode, HEAD_BYTES, Head, Kind, Setting};
+use super::hpack::{self, Decoder};
+use super::requests::{BlockOf, Http2Requests};
+use crate::codec::{ConnectionFlights, Decoded, FlightId, Room};
+use crate::protocol::capture::{Capture, Wanted};
+use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
+
+/// What the server may send on a stream, and on the connection, before an update: about what
+/// browsers and Go's client allow.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+/// Longest header block, in one frame or several.
+const BLOCK_BYTES_MAX: usize = 64 << 10;
+/// Longer blocks are not remembered.
+const MEMO_BYTES_MAX: usize = 4096;
+const INTERIM_MAX: u8 = 100;
+/// How the alert begins with which a TLS server answers a client without TLS.
+const TLS_ALERT: &[u8] = &[0x15, 3];
+
+pub struct Connection {
+    /// A frame that has not arrived whole.
+    partial: Vec<u8>,
+    /// Bytes that are still to come of a DATA frame, whose head is this.
+    data: Option<(Head, u32)>,
+    /// A header block that continues in the next frame, and its HEADERS frame.
+    block: Vec<u8>,
+    block_head: Option<Head>,
+    decoder: Decoder,
+    memo: Memo,
+    streams: HashMap<u32, Stream, BuildHasherDefault<IdHasher>>,
+    next_stream: u32,
+    /// Requests that the server will not process, not handed to the engine yet.
+    refused: Vec<FlightId>,
+    /// Streams whose bodies are not sent yet.
+    pouring: VecDeque<u32>,
+    peer: Peer,
+    table: Table,
+    /// What may still be sent on the connection.
+    send_window: i64,
+    /// Received since the last update of the connection's window.
+    received: u32,
+    /// The last stream that the server will process, and why it goes away.
+    goaway: Option<(u32, ErrorCode)>,
+    capture: Option<Capture>,
+    /// The stream whose reply is being captured, and whether the last outcome was that reply.
+    captured: Option<u32>,
+    pub has_capture: bool,
+}
+
+/// What the server has said that it allows.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    /// Its settings have arrived.
+    settled: bool,
+    streams: u32,
+    window: u32,
+    payload: u32,
+    table_bytes: u32,
+}
+
+/// What the server's header table holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Table {
+    Empty,
+    Filled,
+    /// The server has changed the size that it allows: the next block has to begin with the new one.
+    Resized,
+    /// Not used: too small for our fields, or not wanted.
+    Unused,
+}
+
+#[derive(Debug)]
+struct Stream {
+    flight: FlightId,
+    to_head: bool,
+    /// 0 until the final head has arrived.
+    status: u16,
+    interim: u8,
+    length: Option<u64>,
+    got_bytes: u64,
+    /// Received since the last update of the stream's window.
+    received: u32,
+    send_window: i64,
+    /// How much of the request's body has been sent.
+    sent_bytes: usize,
+    /// Nothing more is sent on it.
+    is_sent: bool,
+}
+
+/// The head of a reply, as far as it matters here.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReplyHead {
+    status: u16,
+    length: Option<u64>,
+}
+
+/// The last block that changed nothing in the table, and its meaning: servers send the same head
+/// until its date changes.
+#[derive(Debug, Default)]
+struct Memo {
+    block: Vec<u8>,
+    version: u64,
+    head: ReplyHead,
+}
+
+/// Stream numbers are spread well by a multiplication.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Connection {
+    pub fn new(wanted: &Wanted) -> Self {
+        Self {
+            partial: Vec::new(),
+            data: None,
+            block: Vec::new(),
+            block_head: None,
+            decoder: Decoder::default(),
+            memo: Memo::default(),
+            streams: HashMap::default(),
+            next_stream: 1,
+            refused: Vec::new(),
+            pouring: VecDeque::new(),
+            peer: Peer {
+                settled: false,
+                streams: u32::MAX,
+                window: frame::WINDOW_BYTES,
+                payload: frame::PAYLOAD_BYTES,
+                table_bytes: hpack::TABLE_BYTES as u32,
+            },
+            table: Table::Unused,
+            send_window: i64::from(frame::WINDOW_BYTES),
+            received: 0,
+            goaway: None,
+            capture: Capture::for_wanted(wanted),
+            captured: None,
+            has_capture: false,
+        }
+    }
+
+    /// Begins a connection with what a client sends first.
+    pub fn begin(
+        &mut self,
+        wanted: &Wanted,
+        requests: &Http2Requests,
+        streams: u32,
+        out: &mut Vec<u8>,
+    ) {
+        let kept = std::mem::take(&mut self.streams);
+        let table = if requests.uses_table { Table::Empty } else { Table::Unused };
+        *self = Self { streams: kept, table, ..Self::new(wanted) };
+        self.streams.clear();
+        self.streams.reserve(streams as usize);
+        out.extend_from_slice(frame::PREFACE);
+        let settings =
+            [(Setting::ENABLE_PUSH, 0), (Setting::INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES)];
+        frame::put_settings(&settings, out);
+        frame::put_window_update(0, CONNECTION_WINDOW_BYTES - frame::WINDOW_BYTES, out);
+    }
+
+    /// Before the server's settings have arrived, one request is sent, as other clients do.
+    #[inline]
+    pub fn room(&self, streams: u32) -> Room {
+        match self.goaway {
+            Some(_) => Room::Draining,
+            None if self.next_stream > frame::STREAM_ID_MAX => Room::Draining,
+            None if self.peer.settled => Room::Ready(streams.min(self.peer.streams)),
+            None => Room::Ready(1),
+        }
+    }
+
+    pub fn send(&mut self, requests: &Http2Requests, at: u32, flight: FlightId, out: &mut Vec<u8>) {
+        let id = self.next_stream;
+        self.next_stream += 2;
+        let start = out.len();
+        out.resize(start + HEAD_BYTES, 0);
+        let block = self.next_block(requests, out);
+        out.extend_from_slice(requests.block(at, block));
+        let has_body = !requests.body.is_empty();
+        self.finish_block(id, start, if has_body { 0 } else { frame::END_STREAM }, out);
+        let stream = Stream {
+            flight,
+            to_head: requests.to_head,
+            status: 0,
+            interim: 0,
+            length: None,
+            got_bytes: 0,
+            received: 0,
+            send_window: i64::from(self.peer.window),
+            sent_bytes: 0,
+            is_sent: !has_body,
+        };
+        self.streams.insert(id, stream);
+        if has_body {
+            self.pouring.push_back(id);
+        }
+    }
+
+    /// Chooses the form of the next block, and writes what has to stand before it.
+    fn next_block(&mut self, requests: &Http2Requests, out: &mut Vec<u8>) -> BlockOf {
+        if self.table == Table::Resized {
+            // Empties the table first, so that what it holds is known.
+            hpack::put_table_bytes(0, out);
+            let allowed = self.peer.table_bytes as usize;
+            let fits = requests.uses_table && allowed >= requests.table_bytes;
+            if fits {
+                hpack::put_table_bytes(allowed, out);
+            }
+            self.table = if fits { Table::Empty } else { Table::Unused };
+        }
+        match self.table {
+            Table::Empty => {
+                self.table = Table::Filled;
+                BlockOf::First
+            }
+            Table::Filled => BlockOf::Later,
+            Table::Resized | Table::Unused => BlockOf::Plain,
+        }
+    }
+
+    /// Writes the heads of the frames that a block takes; there is room for the first.
+    fn finish_block(&self, id: u32, start: usize, flags: u8, out: &mut Vec<u8>) {
+        let most = self.peer.payload as usize;
+        let block_bytes = out.len() - start - HEAD_BYTES;
+        let first = |bytes: usize, flags| {
+            Head { bytes: bytes as u32, kind: Kind::Headers, flags, stream: id }.bytes()
+        };
+        let place = start..start + HEAD_BYTES;
+        if block_bytes <= most {
+            let head = first(block_bytes, flags | frame::END_HEADERS);
+            return out[place].copy_from_slice(&head);
+        }
+        out[place].copy_from_slice(&first(most, flags));
+        let rest = out.split_off(start + HEAD_BYTES + most);
+        let pieces = rest.chunks(most);
+        let last = pieces.len() - 1;
+        for (nth, piece) in pieces.enumerate() {
+            let flags = if nth == last { frame::END_HEADERS } else { 0 };
+            frame::put(Kind::Continuation, flags, id, piece, out);
+        }
+    }
+
+    /// Writes about `room` bytes of bodies, each stream in its turn, as far as the server allows.
+    pub fn pour(&mut self, body: &[u8], room: usize, out: &mut Vec<u8>) {
+        let end = out.len() + room;
+        for _ in 0..self.pouring.len() {
+            let Some(id) = self.pouring.pop_front() else { return };
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
+            while !stream.is_sent {
+                let window = self.send_window.min(stream.send_window).max(0) as usize;
+                let most =
+                    window.min(self.peer.payload as usize).min(end.saturating_sub(out.len()));
+                let left = &body[stream.sent_bytes..];
+                let piece = &left[..left.len().min(most)];
+                if piece.is_empty() {
+                    break;
+                }
+                stream.is_sent = piece.len() == left.len();
+                stream.sent_bytes += piece.len();
+                stream.send_window -= piece.len() as i64;
+                self.send_window -= piece.len() as i64;
+                let flags = if stream.is_sent { frame::END_STREAM } else { 0 };
+                frame::put(Kind::Data, flags, id, piece, out);
+            }
+            if !stream.is_sent {
+                self.pouring.push_back(id);
+            }
+            if out.len() >= end {
+                return;
+            }
+        }
+    }
+
+    pub fn has_more(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    pub fn capture(&mut self) -> Option<&mut Capture> {
+        self.capture.as_mut().filter(|_| self.has_capture)
+    }
+
+    /// Gives a request up; the connection goes on.
+    pub fn cancel(&mut self, flight: FlightId, out: &mut Vec<u8>) {
+        let found = self.streams.iter().find(|(_, stream)| stream.flight == flight);
+        if let Some(id) = found.map(|(id, _)| *id) {
+            self.forget(id);
+            frame::put_reset(id, ErrorCode::CANCEL, out);
+        }
+    }
+
+    fn forget(&mut self, id: u32) -> Option<Stream> {
+        if self.captured == Some(id) {
+            self.captured = None;
+        }
+        self.streams.remove(&id)
+    }
+
+    /// Says why the server may have closed the connection before all replies were whole.
+    pub fn closed(&self) -> ReplyDefect {
+        match self.goaway {
+            _ if self.partial.starts_with(TLS_ALERT) => ReplyDefect::Tls,
+            Some((_, code)) if code != ErrorCode::NO_ERROR => ReplyDefect::GoneAway { code },
+            _ if self.streams.values().all(|stream| stream.status == 0) => {
+                ReplyDefect::ClosedBeforeReply
+            }
+            _ => ReplyDefect::ClosedInStreams { streams: self.streams.len() },
+        }
+    }
+
+    /// Takes bytes off the front of `input`, up to the next outcome.
+    pub fn advance(
+        &mut self,
+        input: &mut &[u8],
+        flights: &mut ConnectionFlights<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, ReplyDefect> {
+        self.has_capture = false;
+        if let Some(flight) = self.refused.pop() {
+            return Ok(Some(Decoded::Refused(flight)));
+        }
+        while !input.is_empty() {
+            let outcome = self.step(input, flights, out).map_err(|Broken { code, defect }| {
+                frame::put_goaway(0, code, out);
+                defect
+            })?;
+            if outcome.is_some() {
+                return Ok(outcome);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes one frame, or a piece of one.
+    fn step(
+        &mut self,
+        input: &mut &[u8],
+        flights: &mut ConnectionFlights<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, Broken> {
+        if let Some((head, left)) = self.data {
+            let n = (left as usize).min(input.len());
+            let (piece, behind) = input.split_at(n);
+            *input = behind;
+            let left = left - n as u32;
+            self.data = (left > 0).then_some((head, left));
+            self.take_data(head.stream, piece)?;
+            return if left == 0 { self.end_data(head, out) } else { Ok(None) };
+        }
+        if !self.partial.is_empty() {
+            return self.step_partial(input, flights, out);
+        }
+        if let Some(bytes) = input.first_chunk() {
+            let head = Head::read(bytes);
+            self.check_head(head, bytes)?;
+            if head.kind == Kind::Data && !head.has(frame::PADDED) {
+                *input = &input[HEAD_BYTES..];
+                self.begin_data(head, out)?;
+                return match head.bytes {
+                    0 => self.end_data(head, out),
+                    left => {
+                        self.data = Some((head, left));
+                        Ok(None)
+                    }
+                };
+            }
+            if let Some(payload) = input[HEAD_BYTES..].get(..head.bytes as usize) {
+                *input = &input[HEAD_BYTES + payload.len()..];
+                return self.on_frame(head, payload, flights, out);
+            }
+        }
+        self.partial.extend_from_slice(input);
+        *input = &[];
+        Ok(None)
+    }
+
+    /// Goes on with a frame that has arrived in part: first its head, then its payload.
+    fn step_partial(
+        &mut self,
+        input: &mut &[u8],
+        flights: &mut ConnectionFlights<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, Broken> {
+        let mut fill = |partial: &mut Vec<u8>, wanted: usize| {
+            let n = wanted.saturating_sub(partial.len()).min(input.len());
+            partial.extend_from_slice(&input[..n]);
+            *input = &input[n..];
+        };
+        fill(&mut self.partial, HEAD_BYTES);
+        let Some(bytes) = self.partial.first_chunk() else { return Ok(None) };
+        let head = Head::read(bytes);
+        self.check_head(head, bytes)?;
+        if head.kind == Kind::Data && !head.has(frame::PADDED) {
+            self.partial.clear();
+            self.begin_data(head, out)?;
+            if head.bytes == 0 {
+                return self.end_data(head, out);
+            }
+            self.data = Some((head, head.bytes));
+            return Ok(None);
+        }
+        let whole = HEAD_BYTES + head.bytes as usize;
+        fill(&mut self.partial, whole);
+        if self.partial.len() < whole {
+            return Ok(None);
+        }
+        let partial = std::mem::take(&mut self.partial);
+        let outcome = self.on_frame(head, &partial[HEAD_BYTES..], flights, out);
+        self.partial = partial;
+        self.partial.clear();
+        outcome
+    }
+
+    /// Checks what can be known of a frame before its payload has arrived.
+    fn check_head(&self, head: Head, bytes: &[u8; HEAD_BYTES]) -> Result<(), Broken> {
+        if !self.peer.settled && head.kind != Kind::Settings {
+            return Err(Broken::protocol(match bytes {
+                [b'H', b'T', b'T', b'P', b'/', ..] => ReplyDefect::OnlyHttp1,
+                _ => ReplyDefect::Frame { what: "the first frame is no SETTINGS".into() },
+            }));
+        }
+        if head.bytes > frame::PAYLOAD_BYTES {
+            let what = format!("a frame of {} bytes, over {}", head.bytes, frame::PAYLOAD_BYTES);
+            return Err(Broken::frame(ErrorCode::FRAME_SIZE, what));
+        }
+        if let Some(open) = self.block_head
+            && (head.kind != Kind::Continuation || head.stream != open.stream)
+        {
+            let what = "a frame within a header block that is not its continuation";
+            return Err(Broken::frame(ErrorCode::PROTOCOL, what));
+        }
+        let of_stream = match head.kind {
+            Kind::Data | Kind::Headers | Kind::Reset | Kind::Continuation => true,
+            Kind::Settings | Kind::Ping | Kind::GoAway => false,
+            Kind::Push => {
+                return Err(Broken::frame(ErrorCode::PROTOCOL, "a push, which was declined"));
+            }
+            Kind::WindowUpdate => head.stream != 0,
+            Kind::Priority | Kind::Unknown(_) => return Ok(()),
+        };
+        let was_opened = head.stream % 2 == 1 && head.stream < self.next_stream;
+        if of_stream != (head.stream != 0) || (of_stream && !was_opened) {
+            let what = format!("a frame on stream {}, which was not opened", head.stream);
+            return Err(Broken::frame(ErrorCode::PROTOCOL, what));
+        }
+        Ok(())
+    }
+
+    fn on_frame(
+        &mut self,
+        head: Head,
+        payload: &[u8],
+        flights: &mut ConnectionFlights<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, Broken> {
+        let sized = |allowed: bool| match allowed {
+            true => Ok(()),
+            false => {
+                let what = format!("a {:?} frame of {} bytes", head.kind, head.bytes);
+                Err(Broken::frame(ErrorCode::FRAME_SIZE, what))
+            }
+        };
+        let content = || {
+            let what = "a frame with more pads than payload";
+            frame::content(head, payload).ok_or_else(|| Broken::frame(ErrorCode::PROTOCOL, what))
+        };
+        match head.kind {
+            Kind::Data => {
+                let content = content()?;
+                self.begin_data(head, out)?;
+                self.take_data(head.stream, content)?;
+                return self.end_data(head, out);
+            }
+            Kind::Headers if head.has(frame::END_HEADERS) => {
+                return self.on_block(head, content()?, flights, out);
+            }
+            Kind::Headers => {
+                self.block.clear();
+                self.block.extend_from_slice(content()?);
+                self.block_head = Some(head);
+            }
+            Kind::Continuation => {
+                let Some(first) = self.block_head else {
+                    let what = "a continuation without a header block";
+                    return Err(Broken::frame(ErrorCode::PROTOCOL, what));
+                };
+                self.block.extend_from_slice(payload);
+                if self.block.len() > BLOCK_BYTES_MAX {
+                    let defect = ReplyDefect::HeadTooLong { limit_bytes: BLOCK_BYTES_MAX };
+                    return Err(Broken { code: ErrorCode::ENHANCE_YOUR_CALM, defect });
+                }
+                if head.has(frame::END_HEADERS) {
+                    self.block_head = None;
+                    let block = std::mem::take(&mut self.block);
+                    let outcome = self.on_block(first, &block, flights, out);
+                    self.block = block;
+                    return outcome;
+                }
+            }
+            Kind::Reset => {
+                sized(head.bytes == 4)?;
+                return Ok(self.on_reset(head.stream, ErrorCode(frame::number(payload))));
+            }
+            Kind::Settings if head.has(frame::ACK) => sized(head.bytes == 0)?,
+            Kind::Settings => {
+                sized(head.bytes.is_multiple_of(6))?;
+                self.on_settings(payload)?;
+                frame::put(Kind::Settings, frame::ACK, 0, &[], out);
+            }
+            Kind::Ping => {
+                sized(head.bytes == 8)?;
+                if !head.has(frame::ACK) {
+                    frame::put(Kind::Ping, frame::ACK, 0, payload, out);
+                }
+            }
+            Kind::GoAway => {
+                sized(head.bytes >= 8)?;
+                let last = frame::number(payload) & frame::STREAM_ID_MAX;
+                self.on_goaway(last, ErrorCode(frame::number(&payload[4..])));
+                return Ok(self.refused.pop().map(Decoded::Refused));
+            }
+            Kind::WindowUpdate => {
+                sized(head.bytes == 4)?;
+                return self.on_window_update(head.stream, frame::number(payload), out);
+            }
+            Kind::Priority | Kind::Push | Kind::Unknown(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn on_settings(&mut self, payload: &[u8]) -> Result<(), Broken> {
+        self.peer.settled = true;
+        for (setting, value) in frame::settings(payload) {
+            match setting {
+                Setting::HEADER_TABLE_SIZE => {
+                    // The table never grows beyond its first size, though it may be allowed to.
+                    let allowed = value.min(hpack::TABLE_BYTES as u32);
+                    if allowed != self.peer.table_bytes {
+                        self.peer.table_bytes = allowed;
+                        self.table = Table::Resized;
+                    }
+                }
+                Setting::MAX_CONCURRENT_STREAMS => self.peer.streams = value,
+                Setting::INITIAL_WINDOW_SIZE => {
+                    let more = i64::from(value) - i64::from(self.peer.window);
+                    self.peer.window = value;
+                    let windows = self.streams.values_mut().map(|stream| &mut stream.send_window);
+                    let mut is_over = i64::from(value) > frame::WINDOW_BYTES_MAX;
+                    for window in windows {
+                        *window += more;
+                        is_over |= *window > frame::WINDOW_BYTES_MAX;
+                    }
+                    if is_over {
+                        return Err(Broken::window());
+                    }
+                }
+                Setting::MAX_FRAME_SIZE => {
+                    if !(frame::PAYLOAD_BYTES..=frame::PAYLOAD_BYTES_MAX).contains(&value) {
+                        let what = format!("a limit of {value} bytes for frames");
+                        return Err(Broken::frame(ErrorCode::PROTOCOL, what));
+                    }
+                    self.peer.payload = value;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn on_window_update(
+        &mut self,
+        id: u32,
+        payload: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, Broken> {
+        let more = i64::from(payload & frame::STREAM_ID_MAX);
+        if id == 0 {
+            self.send_window += more;
+            return match more > 0 && self.send_window <= frame::WINDOW_BYTES_MAX {
+                true => Ok(None),
+                false => Err(Broken::window()),
+            };
+        }
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(None) };
+        stream.send_window += more;
+        match more > 0 && stream.send_window <= frame::WINDOW_BYTES_MAX {
+            true => Ok(None),
+            false => Ok(self.lose(id, Broken::window(), out)),
+        }
+    }
+
+    fn on_reset(&mut self, id: u32, code: ErrorCode) -> Option<Decoded> {
+        let stream = self.forget(id)?;
+        Some(match code {
+            ErrorCode::REFUSED_STREAM => Decoded::Refused(stream.flight),
+            _ => Decoded::Lost(stream.flight, ReplyDefect::StreamReset { code }),
+        })
+    }
+
+    /// The server takes no more requests. It may lower the last stream later, but not raise it.
+    fn on_goaway(&mut self, last: u32, code: ErrorCode) {
+        self.goaway = Some((last, code));
+        let refused: Vec<u32> = self.streams.keys().copied().filter(|id| *id > last).collect();
+        for id in refused {
+            let given_back = self.forget(id).map(|stream| stream.flight);
+            self.refused.extend(given_back);
+        }
+    }
+
+    /// Gives up a stream on which the server has broken the protocol; the connection goes on.
+    fn lose(&mut self, id: u32, why: Broken, out: &mut Vec<u8>) -> Option<Decoded> {
+        let stream = self.forget(id)?;
+        frame::put_reset(id, why.code, out);
+        Some(Decoded::Lost(stream.flight, why.defect))
+    }
+
+    /// A whole header block: the head of a reply, an interim one, or trailers.
+    fn on_block(
+        &mut self,
+        head: Head,
+        block: &[u8],
+        flights: &mut ConnectionFlights<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, Broken> {
+        let id = head.stream;
+        let known = self.streams.get(&id).map(|stream| (stream.status, stream.flight));
+        let is_trailers = known.is_some_and(|(status, _)| status != 0);
+        let captures = known.is_some() && self.captures(id, is_trailers, block.len());
+        let reply = self.read_block(block, captures)?;
+        let Some((_, flight)) = known else {
+            // The stream has ended here; its block had to be read for the table's sake.
+            return Ok(None);
+        };
+        flights.record_first_byte(flight);
+        let ends = head.has(frame::END_STREAM);
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(None) };
+        let wrong = match (is_trailers, reply.status) {
+            (true, 0) if ends => return self.end_stream(id, out),
+            (true, _) => Some("trailers that do not end the reply"),
+            (false, 0) => Some("a head without a status"),
+            (false, 101) => Some("a switch of protocols"),
+            (false, ..200) if ends => Some("an interim reply that ends the stream"),
+            (false, ..200) => {
+                stream.interim += 1;
+                (stream.interim > INTERIM_MAX).then_some("over 100 interim replies in a row")
+            }
+            (false, status) => {
+                stream.status = status;
+                let has_body = !stream.to_head && status != 204 && status != 304;
+                stream.length = reply.length.filter(|_| has_body);
+                if ends {
+                    return self.end_stream(id, out);
+                }
+                None
+            }
+        };
+        Ok(wrong.and_then(|what| self.lose(id, Broken::frame(ErrorCode::PROTOCOL, what), out)))
+    }
+
+    /// Whether the fields of this block are captured. At most one reply at a time is.
+    fn captures(&mut self, id: u32, is_trailers: bool, block_bytes: usize) -> bool {
+        let Some(capture) = &mut self.capture else { return false };
+        let is_captured = self.captured == Some(id);
+        if is_trailers || (self.captured.is_some() && !is_captured) {
+            return is_captured && capture.wants_headers();
+        }
+        if capture.skips() {
+            return false;
+        }
+        capture.begin(block_bytes);
+        self.captured = Some(id);
+        capture.wants_headers()
+    }
+
+    fn read_block(&mut self, block: &[u8], captures: bool) -> Result<ReplyHead, Broken> {
+        let version = self.decoder.version();
+        if !captures && self.memo.version == version && self.memo.block == block {
+            return Ok(self.memo.head);
+        }
+        let mut head = ReplyHead::default();
+        let capture = &mut self.capture;
+        let read = self.decoder.decode(block, |name, value| {
+            match name {
+                b":status" => head.status = number(value).unwrap_or(0) as u16,
+                b"content-length" => head.length = number(value),
+                _ => {}
+            }
+            if captures
+                && !name.starts_with(b":")
+                && let (Some(capture), Ok(name)) = (capture.as_mut(), std::str::from_utf8(name))
+            {
+                capture.add_header(name, value);
+            }
+        });
+        if let Err(defect) = read {
+            return Err(Broken::frame(ErrorCode::COMPRESSION, defect.to_string()));
+        }
+        if self.decoder.version() == version && block.len() <= MEMO_BYTES_MAX {
+            self.memo.block.clear();
+            self.memo.block.extend_from_slice(block);
+            self.memo = Memo { block: std::mem::take(&mut self.memo.block), version, head };
+        }
+        Ok(head)
+    }
+
+    /// Counts a DATA frame against the connection's window; pads count too.
+    fn begin_data(&mut self, head: Head, out: &mut Vec<u8>) -> Result<(), Broken> {
+        self.received += head.bytes;
+        if self.received > CONNECTION_WINDOW_BYTES {
+            return Err(Broken::window());
+        }
+        if self.received >= CONNECTION_WINDOW_BYTES / 2 {
+            frame::put_window_update(0, self.received, out);
+            self.received = 0;
+        }
+        let Some(stream) = self.streams.get_mut(&head.stream) else { return Ok(()) };
+        stream.received += head.bytes;
+        if stream.received > STREAM_WINDOW_BYTES {
+            return Err(Broken::window());
+        }
+        if stream.received >= STREAM_WINDOW_BYTES / 2 && !head.has(frame::END_STREAM) {
+            frame::put_window_update(head.stream, stream.received, out);
+            stream.received = 0;
+        }
+        Ok(())
+    }
+
+    fn take_data(&mut self, id: u32, piece: &[u8]) -> Result<(), Broken> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        if stream.status == 0 {
+            return Err(Broken::frame(ErrorCode::PROTOCOL, "a body before its head"));
+        }
+        stream.got_bytes += piece.len() as u64;
+        if self.captured == Some(id)
+            && let Some(capture) = &mut self.capture
+        {
+            capture.add(piece).map_err(Broken::protocol)?;
+        }
+        Ok(())
+    }
+
+    fn end_data(&mut self, head: Head, out: &mut Vec<u8>) -> Result<Option<Decoded>, Broken> {
+        let is_open = self.streams.contains_key(&head.stream);
+        if is_open && head.has(frame::END_STREAM) {
+            self.end_stream(head.stream, out)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// The server has sent all of its reply.
+    fn end_stream(&mut self, id: u32, out: &mut Vec<u8>) -> Result<Option<Decoded>, Broken> {
+        let was_captured = self.captured == Some(id);
+        let Some(stream) = self.forget(id) else { return Ok(None) };
+        if stream.status == 0 {
+            return Err(Broken::frame(ErrorCode::PROTOCOL, "a stream that ends before its head"));
+        }
+        if !stream.is_sent {
+            // The reply came before the request's body was sent: the rest is not wanted.
+            frame::put_reset(id, ErrorCode::CANCEL, out);
+        }
+        let got_bytes = stream.got_bytes;
+        if let Some(expected_bytes) = stream.length.filter(|length| *length != got_bytes) {
+            let defect = ReplyDefect::WrongBody { got_bytes, expected_bytes };
+            return Ok(Some(Decoded::Lost(stream.flight, defect)));
+        }
+        self.has_capture = was_captured;
+        let reply =
+            Reply { status: stream.status, keep_alive: true, body_bytes: got_bytes, code: GOOD };
+        Ok(Some(Decoded::Replied(stream.flight, reply)))
+    }
+}
+
+/// How the server has broken the protocol, and the code to say so.
+#[derive(Debug)]
+struct Broken {
+    code: ErrorCode,
+    defect: ReplyDefect,
+}
+
+impl Broken {
+    fn protocol(defect: ReplyDefect) -> Self {
+        Self { code: ErrorCode::PROTOCOL, defect }
+    }
+
+    fn frame(code: ErrorCode, what: impl Into<String>) -> Self {
+        Self { code, defect: ReplyDefect::Frame { what: what.into() } }
+    }
+
+    fn window() -> Self {
+        Self::frame(ErrorCode::FLOW_CONTROL, "a window beyond its limit")
+    }
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(value).ok()?.parse().ok()).flatten()
+}
