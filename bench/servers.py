@@ -32,9 +32,11 @@ class Nginx:
 
     def __init__(self, folder):
         self.folder = os.path.join(folder, "nginx")
-        port, tls_port = free_port(), free_port()
+        port, tls_port, http2_port = free_port(), free_port(), free_port()
         self.port = port
         self.url, self.tls_url = f"http://127.0.0.1:{port}/", f"https://127.0.0.1:{tls_port}/"
+        # By HTTP/2 from memory: with sendfile, nginx would send head and body apart.
+        self.http2_url = f"http://127.0.0.1:{http2_port}/"
         os.makedirs(os.path.join(self.folder, "html"))
         # nginx's worker gives up root, and must still read its page.
         os.chmod(folder, 0o755)
@@ -55,7 +57,8 @@ class Nginx:
                     fastcgi_temp_path {self.folder}/f; uwsgi_temp_path {self.folder}/u; scgi_temp_path {self.folder}/s;
                     ssl_certificate {self.folder}/cert.pem; ssl_certificate_key {self.folder}/key.pem;
                     ssl_protocols TLSv1.3; ssl_session_cache shared:s:10m;
-                    server {{ listen 127.0.0.1:{port}; }} server {{ listen 127.0.0.1:{tls_port} ssl; }} }}
+                    server {{ listen 127.0.0.1:{port}; }} server {{ listen 127.0.0.1:{tls_port} ssl; }}
+                    server {{ listen 127.0.0.1:{http2_port} http2; location / {{ return 200 "{'x' * 612}"; }} }} }}
             """)
 
     def __enter__(self):

@@ -149,6 +149,15 @@ class Box:
             self.k6(url, c, s, reuse=True),
         ])
 
+    def http2(self, url, connections, streams):
+        c, m, s = str(connections), str(streams), f"{self.seconds:g}"
+        whole = str(max(1, round(self.seconds)))
+        ours = ["tare", "load", url, "--http2", "-c", c, "--streams", m, "-t", "1", "-d", s + "s", "--json", "-"]
+        return self.runs([
+            ("tare", ours, read_tare, {}),
+            ("h2load", ["h2load", "-t", "1", "-c", c, "-m", m, "-D", whole, url], read_h2load, {}),
+        ])
+
     def loops(self, url, connections):
         """Closed loops, for what servers see of their clients."""
         c, s = str(connections), f"{self.seconds:g}"

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, system};
+use tare_load::protocol::http2;
 use tare_target::behaviour::{Behaviour, Delay, Service, Stall};
 use tare_target::effort::Habit;
 use tare_target::serve::{Target, TargetPlan};
@@ -58,6 +59,9 @@ fn plan(flags: &[String]) -> Result<TargetPlan, String> {
         match name {
             "sticky" => parts.sticky = true,
             "chunked" => plan.behaviour.chunked = true,
+            "http2" => {
+                plan.behaviour.http2.get_or_insert_default();
+            }
             "tls" => plan.tls = Some(TlsServer::self_signed().map_err(|e| e.to_string())?),
             _ => {
                 let text = words.next().ok_or_else(|| format!("{word} needs a value"))?;
@@ -65,6 +69,9 @@ fn plan(flags: &[String]) -> Result<TargetPlan, String> {
                     .map_err(|why| format!("{word} {text}: {why}"))?;
             }
         }
+    }
+    if plan.behaviour.http2.is_some() {
+        plan.tls = plan.tls.map(|tls| tls.choosing(http2::ALPN));
     }
     let workers = parts.workers.unwrap_or(1);
     plan.behaviour.service = parts.service.map(|time| Service {
@@ -109,6 +116,11 @@ fn take(name: &str, text: &str, plan: &mut TargetPlan, parts: &mut Parts) -> Res
         "error-rate" => behaviour.error_rate = number(text)?,
         "status" => behaviour.error_status = number(text)?,
         "reset-rate" => behaviour.reset_rate = number(text)?,
+        "max-streams" => {
+            let limits = text.split(',').map(number).collect::<Result<_, _>>()?;
+            behaviour.http2.get_or_insert_default().streams = limits;
+        }
+        "refuse-rate" => behaviour.http2.get_or_insert_default().refuse_rate = number(text)?,
         "seed" => behaviour.seed = number(text)?,
         // The rest are habits, which parse their own flags.
         _ => behaviour.habits.push(Habit::parse(name, text).map_err(|why| why.to_string())?),
@@ -154,11 +166,15 @@ mod tests {
             threads: Some(2),
             chunked: true,
             tls: false,
+            http2: true,
+            max_streams: text("100,2"),
+            refuse_rate: Some(0.01),
             seed: Some(4),
         };
         let plan = plan(&spec.flags()).unwrap();
         assert_eq!(plan.behaviour.habits.len(), 10);
         assert_eq!(plan.behaviour.service.map(|service| service.workers), Some(2));
+        assert_eq!(plan.behaviour.http2.unwrap().streams, [100, 2]);
         assert!(plan.behaviour.stall.is_some() && plan.behaviour.chunked);
         for bad in [&["--body"][..], &["body"], &["--no-such", "1"], &["--body", "x"]] {
             let flags: Vec<String> = bad.iter().map(|word| (*word).to_owned()).collect();

@@ -132,6 +132,9 @@ codes! {
     }
     Client {
         LittlesLaw "littles-law" => "requests/s × mean latency exceeds the connections in use";
+        StreamsLimited "streams-limited"
+            => "had fewer requests at a time than asked", "lower --streams";
+        GivenBack "given-back" => "the server gave requests back unprocessed";
         ClientBound "client-bound" => "the client was the limit", "more threads: -t";
         Clients "clients";
         DifferentTools "different-tools";

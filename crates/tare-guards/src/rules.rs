@@ -2,7 +2,7 @@
 
 use tare_model::load::Load;
 use tare_model::net::Protocol;
-use tare_model::plan::PlanParts;
+use tare_model::plan::{PlanParts, VariantId};
 use tare_model::samples::{Counts, Series};
 use tare_stats::RoundDigest;
 
@@ -130,7 +130,8 @@ fn load_guards(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     let counts = &evidence.totals[variant].counts;
     let launches = &evidence.totals[variant].launches;
-    let (load, plan) = (&evidence.plan.load, &evidence.plan.variants[variant]);
+    let (load, plan) =
+        (&evidence.plan.load_of(VariantId(variant)), &evidence.plan.variants[variant]);
     let series = if load.is_open() { Series::FromSent } else { Series::Headline };
     let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
     let latencies = rounds.clone().filter_map(|round| round.latency(series));
@@ -145,6 +146,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         is_open: load.is_open(),
         rate_per_s: load.rate().unwrap_or_default(),
         connections: load.most_connections(),
+        streams: load.streams(),
         most_in_flight: load.most_in_flight(),
         workers: load.workers(),
         new_connections: load.has_new_connections(),
@@ -154,6 +156,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         good: counts.good,
         // Lost datagrams are normal and not failures; they have a guard of their own.
         failed: (counts.failed + counts.cut).saturating_sub(counts.lost),
+        given_back: counts.refused,
         cut: counts.cut,
         errors: counts.errors.clone(),
         status: counts.status.clone(),

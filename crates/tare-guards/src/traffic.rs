@@ -18,6 +18,8 @@ pub struct Traffic {
     /// Largest number of connections.
     pub connections: u32,
     /// Largest number of requests in flight.
+    /// Requests at a time on each connection.
+    pub streams: u32,
     pub most_in_flight: u32,
     pub workers: u32,
     pub new_connections: bool,
@@ -29,6 +31,8 @@ pub struct Traffic {
     pub good: u64,
     /// Failed requests, including those given up after the end.
     pub failed: u64,
+    /// Requests that the server did not process and that were sent again.
+    pub given_back: u64,
     /// Requests given up after the end.
     pub cut: u64,
     /// Name, count and first text of each kind of failure.
@@ -74,6 +78,8 @@ pub fn traffic_doubts(traffic: &Traffic) -> Vec<Doubt> {
         littles_law,
         rate_missed,
         reconnects,
+        streams_limited,
+        given_back,
         delayed_ack,
         client_bound,
         resumed,
@@ -209,6 +215,41 @@ fn reconnects(traffic: &Traffic) -> Option<Doubt> {
         counted(closed, "kept connection", "kept connections"),
     );
     doubt(Code::Reconnects, Severity::Warn, text)
+}
+
+/// Less than this share of the requested concurrency is not what was asked for.
+const FULL: f64 = 0.9;
+
+/// A closed loop on several streams that has fewer requests under way than it may have.
+fn streams_limited(traffic: &Traffic) -> Option<Doubt> {
+    let most = f64::from(traffic.most_in_flight);
+    let is_full = traffic.mean_in_flight >= FULL * most;
+    if traffic.is_open || traffic.streams < 2 || traffic.completed == 0 || is_full {
+        return None;
+    }
+    let text = format!(
+        "only {:.1} requests were under way at a time, of {} ({} connections × {} streams): the \
+         server allows fewer streams, or closes connections",
+        traffic.mean_in_flight, traffic.most_in_flight, traffic.connections, traffic.streams
+    );
+    doubt(Code::StreamsLimited, Severity::Warn, text)
+}
+
+/// If more than this share of requests was given back, latencies hold the second attempts too.
+const GIVEN_BACK: f64 = 0.001;
+
+fn given_back(traffic: &Traffic) -> Option<Doubt> {
+    let share = traffic.given_back as f64 / traffic.started.max(1) as f64;
+    if share <= GIVEN_BACK {
+        return None;
+    }
+    let text = format!(
+        "the server gave back {} ({}) unprocessed; they were sent again, and their latency counts \
+         from the first time",
+        counted(traffic.given_back, "request", "requests"),
+        percent(share)
+    );
+    doubt(Code::GivenBack, Severity::Warn, text)
 }
 
 /// If more than this share of replies have a pause within them, the pauses are systematic.

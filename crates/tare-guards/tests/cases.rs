@@ -12,6 +12,7 @@ use tare_guards::rules::run_guards;
 use tare_guards::{Circumstances, Evidence, RunGuard, why_void};
 use tare_model::Distribution;
 use tare_model::counters::Counter;
+use tare_model::load::Version;
 use tare_model::plan::PlanParts;
 use tare_model::samples::{
     ClientPart, ConcurrentClients, LaunchPart, Proof, ReplySkew, Round, Series, Slice,
@@ -207,6 +208,9 @@ fn of_replies() -> Vec<Case> {
                 of_second(r).for_each(|slice| slice.counts.held = slice.counts.good);
             },
         ),
+        seen("given-back", Warn, "the server gave back ", |r| {
+            of_second(r).for_each(|slice| slice.counts.refused = slice.counts.started / 100);
+        }),
         seen("reconnects", Warn, "one for every ", |r| r.launches[1].closed_by_server = 300),
         seen("chatty", Warn, "writes 1.00 log lines per request, the baseline's 0.00", |r| {
             r.launches[1].log_lines = 30_360;
@@ -326,6 +330,16 @@ fn of_load() -> Vec<Case> {
             says: "of the requests due were answered in time",
             facts: |facts| facts.plan.load.set_rate(120_000.0),
             round: |r| r.slices.iter_mut().for_each(|slice| slice.counts.due = Some(12_000.0)),
+        },
+        Case {
+            code: "streams-limited",
+            severity: Warn,
+            says: "requests were under way at a time, of 200 (20 connections × 10 streams)",
+            facts: |facts| {
+                facts.plan.load.http_mut().unwrap().version =
+                    Version::Http2 { streams: 10, header_table: true };
+            },
+            round: |_| {},
         },
         seen("client-bound", Warn, "the load's worker was busy 97.0 %", |r| {
             r.slices.iter_mut().for_each(|slice| slice.counts.client_busiest = 0.97);

@@ -69,7 +69,10 @@ impl Prober {
         };
         let connection_kept = answers.counts.opened == 0 && life.closed_by_server == 0;
         let fits = |reply: &ProbedReply| reply.head_bytes + reply.body_bytes <= ONE_SEGMENT;
-        let counts_segments = life.data_segments > 0 && life.tls.is_none() && connection_kept;
+        // In HTTP/2 the server's settings are segments too.
+        let is_http1 = load.engine.protocol == Protocol::Http;
+        let counts_segments =
+            is_http1 && life.data_segments > 0 && life.tls.is_none() && connection_kept;
         let reply_segments = (counts_segments && fits(first) && fits(second))
             .then(|| life.data_segments / life.answered.max(1));
         Ok(Ok(Probe {

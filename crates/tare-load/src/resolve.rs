@@ -12,6 +12,7 @@ use tare_model::net::NetTest;
 use tare_model::url::Url;
 
 use crate::pacer::RateProfile;
+use crate::protocol::http2::Http2Requests;
 use crate::request::{Order, RequestParts, Requests, parse_header};
 use crate::tls::{Pem, TlsClient, TlsOptions};
 use crate::{EngineConfig, Lifetime, LoadPlan, Part, Stretch, WaitPolicy};
@@ -142,7 +143,11 @@ fn requests(http: &Http, url: &Url) -> Result<RequestParts, Failure> {
         body: body_bytes(&http.body)?,
         close: http.new_connections,
     };
-    parts.check().map_err(|error| Failure::usage(error.to_string()))?;
+    let checked = parts.check().and_then(|()| match http.version {
+        Version::Http1 => Ok(()),
+        Version::Http2 { .. } => Http2Requests::check(&parts),
+    });
+    checked.map_err(|error| Failure::usage(error.to_string()))?;
     Ok(parts)
 }
 

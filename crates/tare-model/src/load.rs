@@ -1,6 +1,7 @@
 //! A load: which requests, at what pace, over how many connections, and by which client.
 
 mod keys;
+mod own;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,6 +13,8 @@ pub use keys::{
     CONNECTIONS, EXPECT_STATUS, HTTP_1, HTTP_2, LoadSpec, PATHS_MAX, STREAMS_MAX, TIMEOUT,
     check_headers,
 };
+
+pub use own::OwnLoad;
 
 use crate::Metric;
 use crate::layers::TlsVersion;

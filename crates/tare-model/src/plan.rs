@@ -247,7 +247,8 @@ impl PlanParts {
     /// The load on one variant, with the variant's own headers.
     pub fn load_of(&self, variant: VariantId) -> Load {
         let own = &self.variants[variant.0];
-        let mut load = self.load.clone();
+        // A plan whose variants' loads contradict themselves is refused.
+        let mut load = own.load.applied_to(&self.load).unwrap_or_else(|_| self.load.clone());
         if let Some(http) = load.http_mut() {
             http.headers.extend(own.headers.iter().cloned());
             // A certificate that tare made itself needs no verification.
@@ -303,7 +304,18 @@ impl PlanParts {
         let protocol = self.load.protocol();
         self.variants.iter().try_for_each(|variant| {
             variant.url(1)?;
-            variant.check(protocol).map_err(|why| why.named(&format!("variant '{}'", variant.name)))
+            let load = variant.load.applied_to(&self.load);
+            let checked = load.and_then(|load| {
+                if load.workers() != self.load.workers() {
+                    return Err(Invalid(format!(
+                        "{} connections for {} threads: give at least one to each",
+                        load.connections,
+                        self.load.workers()
+                    )));
+                }
+                variant.check(protocol)
+            });
+            checked.map_err(|why| why.named(&format!("variant '{}'", variant.name)))
         })
     }
 

@@ -9,6 +9,7 @@ use crate::Invalid;
 use crate::clients::Clients;
 use crate::filters::FilterSpec;
 use crate::layers::{self, AcceptedProtocol, HopPosition, LayerSpec};
+use crate::load::OwnLoad;
 use crate::net::Protocol;
 use crate::places::{HostSpec, Network, PlaceSpec};
 use crate::servers::ServerSpec;
@@ -27,6 +28,9 @@ pub struct Variant {
     pub unix_socket: Option<PathBuf>,
     /// Headers in addition to those of all variants.
     pub headers: Vec<String>,
+    /// What its load has in place of the load of all variants.
+    #[serde(default, skip_serializing_if = "OwnLoad::is_empty")]
+    pub load: OwnLoad,
     /// Differences from the baseline that do not make the comparison void.
     pub may_differ: Vec<Difference>,
     /// Whether it runs only while no other variant is up.
@@ -56,6 +60,7 @@ impl Variant {
             server,
             unix_socket: None,
             headers: Vec::new(),
+            load: OwnLoad::default(),
             may_differ: Vec::new(),
             exclusive: false,
             layers: Vec::new(),

@@ -128,6 +128,9 @@ pub struct Requests {
     /// Completed with an expected status; only these count as throughput.
     pub good: u64,
     pub failed: u64,
+    /// Requests that the server did not process, and that were sent again.
+    #[serde(default)]
+    pub given_back: u64,
     /// Good replies that took a delayed acknowledgement's time (about 40 ms) from start to end.
     #[serde(default)]
     pub held: u64,
@@ -359,6 +362,7 @@ pub(crate) mod tests {
                 completed: 20_000,
                 good: 20_000,
                 failed: 1,
+                given_back: 0,
                 held: 0,
                 waited: 0,
                 unfinished: 20,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::layers::{LayerSpec, clients_use_tls};
-use tare_model::load::LoadSpec;
+use tare_model::load::{LoadSpec, OwnLoad};
 use tare_model::plan::{Draft, Slices, Stop};
 use tare_model::text;
 use tare_model::variant::{Difference, Variant};
@@ -79,6 +79,8 @@ struct VariantTable {
     url: Option<String>,
     #[serde(default)]
     headers: Vec<String>,
+    #[serde(default)]
+    load: OwnLoad,
     #[serde(default)]
     may_differ: Vec<Difference>,
     #[serde(default)]
@@ -201,6 +203,7 @@ fn variant(
         server: spec,
         unix_socket: server.get_ref().unix_socket.as_ref().map(|path| source.resolve(path)),
         headers: table.headers,
+        load: table.load,
         may_differ: table.may_differ,
         exclusive: table.exclusive,
         layers,

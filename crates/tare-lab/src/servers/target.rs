@@ -37,9 +37,10 @@ impl ServerKind for TargetSpec {
         argv.push(address.to_string());
         argv.extend(self.flags());
         let path = "/stats".to_owned();
-        // Its count can only be read without TLS.
+        // Its count is read by HTTP/1.1, without TLS.
         let count = CountSource::Page { address, path, page: CountPage::TareTarget };
         let launch_spec = context.launch_spec(argv, address, READY_WITHIN);
-        Ok(LaunchSpec { tls: self.tls, count: (!self.tls).then_some(count), ..launch_spec })
+        let count = (!self.tls && !self.http2).then_some(count);
+        Ok(LaunchSpec { tls: self.tls, count, ..launch_spec })
     }
 }

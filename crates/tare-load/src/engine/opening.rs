@@ -109,7 +109,7 @@ impl Engine {
         self.take_room(io, slot, now);
         let connection = &self.connections[slot as usize];
         match connection.draining && connection.flights.is_empty() {
-            true => self.drop_connection(io, slot),
+            true => self.end_drained(io, slot),
             false => self.offer(slot),
         }
     }
@@ -296,6 +296,13 @@ impl Engine {
         if self.send_codec_output(io, slot, now) == Connected::Yes {
             self.settle(io, slot, now);
         }
+    }
+
+    /// Closes a connection on which the server takes no more requests, which counts as its decision.
+    pub(super) fn end_drained<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+        self.tally.counts.closed_by_server += 1;
+        self.life.closed_by_server += 1;
+        self.release_slot(io, slot);
     }
 
     /// Closes a connection that carries nothing.

@@ -414,8 +414,11 @@ impl Engine {
             // to read the rest.
             return self.waits.start(slot, now);
         }
-        // The connection's only request has failed but left it open, or it takes no more requests.
-        if self.config.lifetime == Lifetime::PerRequest || connection.draining {
+        if connection.draining {
+            return self.end_drained(io, slot);
+        }
+        // The connection's only request has failed but left it open.
+        if self.config.lifetime == Lifetime::PerRequest {
             return self.drop_connection(io, slot);
         }
         if connection.offered {

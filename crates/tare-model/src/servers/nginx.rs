@@ -15,6 +15,8 @@ pub struct NginxSpec {
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,
+    /// HTTP/2: with TLS besides HTTP/1.1, without it instead (until nginx 1.25).
+    pub http2: bool,
     /// Head and body leave in one segment, as distributions configure it; nginx's own default is off.
     pub tcp_nopush: bool,
     /// Requests after which nginx closes a connection; unlimited by default, whereas nginx's own
@@ -33,6 +35,7 @@ impl Default for NginxSpec {
             body_bytes: 612,
             access_log: false,
             tls: false,
+            http2: false,
             tcp_nopush: true,
             keepalive_requests: NO_LIMIT,
             config: None,

@@ -38,6 +38,12 @@ pub struct TargetSpec {
     pub threads: Option<u32>,
     pub chunked: bool,
     pub tls: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub http2: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_streams: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refuse_rate: Option<f64>,
     pub seed: Option<u64>,
 }
 
@@ -79,17 +85,24 @@ impl TargetSpec {
         add("status", self.status.map(|n| n.to_string()));
         add("reset-rate", self.reset_rate.map(|share| share.to_string()));
         add("threads", self.threads.map(|n| n.to_string()));
+        add("max-streams", self.max_streams.clone());
+        add("refuse-rate", self.refuse_rate.map(|share| share.to_string()));
         add("seed", self.seed.map(|n| n.to_string()));
         flags.extend(self.sticky.then(|| "--sticky".to_owned()));
         flags.extend(self.chunked.then(|| "--chunked".to_owned()));
         flags.extend(self.tls.then(|| "--tls".to_owned()));
+        flags.extend(self.http2.then(|| "--http2".to_owned()));
         flags
     }
 }
 
 impl ServerFacts for TargetSpec {
     fn check(&self) -> Result<(), Invalid> {
-        check_body(self.body_bytes.unwrap_or(0))
+        check_body(self.body_bytes.unwrap_or(0))?;
+        if !self.http2 && (self.max_streams.is_some() || self.refuse_rate.is_some()) {
+            return Err("max_streams and refuse_rate go with http2 = true".into());
+        }
+        Ok(())
     }
 
     /// It can start in any place, because the agent itself is the target.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use tare_guards::{Brief, Code, Family, RunGuard, Severity};
 use tare_model::Metric;
-use tare_model::load::Version;
+use tare_model::load::{Load, Version};
 use tare_stats::Verdict;
 
 use crate::format::{bytes, count, counted, duration, rate};
@@ -336,8 +336,18 @@ fn short(path: &str) -> String {
 
 const PATH_CHARS_MAX: usize = 40;
 
+/// The load of all variants; what some have of their own follows.
 fn load(report: &RunReport) -> String {
-    let load = &report.plan.parts.load;
+    let parts = &report.plan.parts;
+    let own = parts.variants.iter().filter(|variant| !variant.load.is_empty());
+    let own = own.filter_map(|variant| {
+        let load = variant.load.applied_to(&parts.load).ok()?;
+        Some(format!("{}: {}", variant.name, in_words(&load)))
+    });
+    std::iter::once(in_words(&parts.load)).chain(own).collect::<Vec<_>>().join("; ")
+}
+
+fn in_words(load: &Load) -> String {
     let Some(http) = load.http() else { return String::new() };
     let connections = match http.new_connections {
         true => format!("a new connection a request, {} at a time", count(load.connections.into())),

@@ -118,7 +118,10 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
         let url = cell.plan.variants[at].url(1)?;
         tare_load::resolve::check(&cell.plan.load_of(VariantId(at)), &url)?;
     }
-    let connections = cells.iter().map(|cell| cell.plan.load.most_connections());
+    let connections = cells.iter().flat_map(|cell| {
+        let variants = 0..cell.plan.variants.len();
+        variants.map(|at| cell.plan.load_of(VariantId(at)).most_connections())
+    });
     let deployments = plan.variants.iter().zip(addresses(plan)?);
     let lab = Lab::open(LabPlan {
         state: &journal_folder()?,

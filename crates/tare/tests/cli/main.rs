@@ -16,6 +16,7 @@ mod guards;
 mod hostile;
 mod hostile_cluster;
 mod hostile_files;
+mod http2;
 mod import;
 mod layers;
 mod load;

@@ -48,7 +48,7 @@ fn settings_and_parameters_of_servers_can_be_swept() {
 fn what_no_server_has_cannot_be_swept() {
     let desk = Desk::new("sweep-mistakes");
     for (sweep, complaint) in [
-        ("speed = [1, 2]", "sweep: speed = 1: it cannot be swept; connections, rate"),
+        ("speed = [1, 2]", "sweep: speed = 1: it cannot be swept; connections, http, streams"),
         ("port = [1, 2]", "sweep: port = 1: {port} is given by tare to each launch"),
         ("tls = [true]", "this changes the scheme of the URL"),
         ("body_bytes = [\"many\"]", "sweep: body_bytes = many: own: invalid type"),

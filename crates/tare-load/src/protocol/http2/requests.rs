@@ -75,6 +75,11 @@ impl Http2Requests {
         })
     }
 
+    /// Checks that the requests have no header that HTTP/2 lacks.
+    pub fn check(parts: &RequestParts) -> Result<(), RequestError> {
+        fields(parts, false).map(drop)
+    }
+
     #[inline]
     pub fn block(&self, at: u32, block: BlockOf) -> &[u8] {
         &self.blocks[self.places[at as usize][block as usize].clone()]
