@@ -7,7 +7,7 @@
 #   make lint    formatting, clippy, licences; advice on sizes
 #
 #   make test-real    with filters, a browser, other tools, and the clock
-#   make test-servers with Node.js, a JVM, uvicorn and gunicorn
+#   make test-servers with Node.js, a JVM, uvicorn and gunicorn, and HTTP/2 with six servers
 #   make test-install with what make dist packed, in bare systems; as root
 #   make test-places  with namespaces, containers, virtual machines, `kill -9`; as root
 #   make test-layers  with proxies, sidecars, gateways and a TCP bypass; as root
@@ -54,7 +54,7 @@ SERVER_PACKAGES := apache2-bin caddy haproxy
 # What tests drive: a browser for the reports, and tools whose outputs are imported.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 # Servers that people have; those in Python are taken from their registry.
-USERS_PACKAGES := nodejs openjdk-17-jdk-headless python3-venv util-linux wrk
+USERS_PACKAGES := nodejs openjdk-17-jdk-headless python3-venv util-linux wrk nghttp2-server $(SERVER_PACKAGES)
 TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3
 REAL_PACKAGES := $(RUN_PACKAGES) $(SERVER_PACKAGES) iproute2 procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
@@ -266,11 +266,13 @@ bench-smoke: setup-gate
 
 fuzz: setup-fuzz
 	fuzz/run replies -runs=$(FUZZ_RUNS)
+	fuzz/run http2 -runs=$(FUZZ_RUNS)
 	fuzz/run messages -runs=$(FUZZ_RUNS)
 	fuzz/run imports -runs=$(FUZZ_RUNS)
 
 fuzz-smoke: setup-fuzz
 	fuzz/run replies -runs=200000
+	fuzz/run http2 -runs=200000
 	fuzz/run messages -runs=200000
 	fuzz/run imports -runs=100000
 

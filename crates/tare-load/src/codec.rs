@@ -4,6 +4,8 @@
 //! [`Prepared`]. The engine does the timing, counting, opening and closing; a codec knows what
 //! bytes mean, and nothing about sockets or clocks.
 
+pub mod lone;
+
 use std::ops::Range;
 use std::sync::Arc;
 

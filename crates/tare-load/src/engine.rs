@@ -41,7 +41,6 @@ use connection::{Connection, State};
 pub(crate) use flights::Flights;
 use flights::PendingRequest;
 pub use flights::{ConnectionFlights, Flight, FlightId};
-#[cfg(test)]
 pub(crate) use links::List;
 use waits::Waits;
 

@@ -25,12 +25,13 @@ fn on_off(on: bool) -> &'static str {
 impl ServerKind for CaddySpec {
     fn describe(&self) -> Result<String, Failure> {
         Ok(format!(
-            "starts: {} with {}, {} bytes per reply, access log {}, TLS {}",
+            "starts: {} with {}, {} bytes per reply, access log {}, TLS {}{}",
             program()?.display(),
             counted(self.threads, "thread"),
             self.body_bytes,
             on_off(self.access_log),
             on_off(self.tls),
+            if self.http2 { ", HTTP/2" } else { "" },
         ))
     }
 
@@ -67,6 +68,7 @@ impl ServerKind for CaddySpec {
     admin off
     auto_https off
     storage file_system {folder}
+    {protocols}
 }}
 {scheme}://:{port} {{
     bind {ip}
@@ -77,6 +79,8 @@ impl ServerKind for CaddySpec {
     {log}
 }}
 ",
+            protocols =
+                if self.http2 { "servers {\n        protocols h1 h2 h2c\n    }" } else { "" },
             port = address.port(),
             ip = address.ip(),
         );

@@ -23,11 +23,12 @@ fn program() -> Result<PathBuf, Failure> {
 impl ServerKind for HaproxySpec {
     fn describe(&self) -> Result<String, Failure> {
         Ok(format!(
-            "starts: {} with {}, {} bytes per reply, TLS {}",
+            "starts: {} with {}, {} bytes per reply, TLS {}{}",
             program()?.display(),
             counted(self.threads, "thread"),
             self.body_bytes,
             if self.tls { "on" } else { "off" },
+            if self.http2 { ", HTTP/2" } else { "" },
         ))
     }
 
@@ -57,13 +58,18 @@ defaults
     timeout server 1h
     timeout http-keep-alive 1h
 frontend web
-    bind {address}{tls}
+    bind {address}{tls}{http2}
     http-request return status 200 content-type text/plain file {page}
 frontend status
     bind {status}
     stats enable
     stats uri /
 ",
+            http2 = match (self.http2, self.tls) {
+                (false, _) => "",
+                (true, false) => " proto h2",
+                (true, true) => " alpn h2,http/1.1",
+            },
             connections = context.connections * 2 + 128,
             threads = self.threads,
             buffer = (self.body_bytes + HEAD_BYTES).max(16 << 10),

@@ -14,11 +14,14 @@ pub struct CaddySpec {
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,
+    /// HTTP/2 without TLS; with TLS, clients may choose it anyway.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub http2: bool,
 }
 
 impl Default for CaddySpec {
     fn default() -> Self {
-        Self { threads: 1, body_bytes: 612, access_log: false, tls: false }
+        Self { threads: 1, body_bytes: 612, access_log: false, tls: false, http2: false }
     }
 }
 

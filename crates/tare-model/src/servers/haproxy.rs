@@ -12,11 +12,14 @@ pub struct HaproxySpec {
     /// Size of the reply to every request.
     pub body_bytes: u32,
     pub tls: bool,
+    /// HTTP/2: with TLS besides HTTP/1.1, without it instead.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub http2: bool,
 }
 
 impl Default for HaproxySpec {
     fn default() -> Self {
-        Self { threads: 1, body_bytes: 612, tls: false }
+        Self { threads: 1, body_bytes: 612, tls: false, http2: false }
     }
 }
 

@@ -15,11 +15,14 @@ pub struct HttpdSpec {
     /// Size of the page that every path returns.
     pub body_bytes: u32,
     pub access_log: bool,
+    /// HTTP/2 besides HTTP/1.1, by mod_http2.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub http2: bool,
 }
 
 impl Default for HttpdSpec {
     fn default() -> Self {
-        Self { processes: 1, threads: 64, body_bytes: 612, access_log: false }
+        Self { processes: 1, threads: 64, body_bytes: 612, access_log: false, http2: false }
     }
 }
 

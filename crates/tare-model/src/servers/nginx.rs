@@ -16,6 +16,7 @@ pub struct NginxSpec {
     pub access_log: bool,
     pub tls: bool,
     /// HTTP/2: with TLS besides HTTP/1.1, without it instead (until nginx 1.25).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub http2: bool,
     /// Head and body leave in one segment, as distributions configure it; nginx's own default is off.
     pub tcp_nopush: bool,

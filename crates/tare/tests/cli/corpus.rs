@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+#[path = "../../../../fuzz/src/http2.rs"]
+mod http2;
 #[path = "../../../../fuzz/src/imports.rs"]
 mod imports;
 #[path = "../../../../fuzz/src/messages.rs"]
@@ -20,6 +22,11 @@ fn replay(name: &str, check: impl Fn(&[u8])) {
         replayed = true;
     }
     assert!(replayed, "{name}: no input is kept");
+}
+
+#[test]
+fn kept_streams_end_the_same_however_they_are_cut() {
+    replay("http2", http2::check);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod http2;
 mod jvm;
 mod node;
 mod processes;

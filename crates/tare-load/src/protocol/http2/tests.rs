@@ -1,42 +1,32 @@
 //! A connection against frames written by hand, in pieces of every size.
 
-use tare_io::Instant;
-
 use super::frame::{
     self, ACK, END_HEADERS, END_STREAM, ErrorCode, Kind, PADDED, PRIORITY, Setting,
 };
 use super::hpack::{self, Decoder, Form};
 use super::{Http2, Http2Requests};
-use crate::codec::{Codec, ConnectionFlights, Decoded, Flight, FlightId, Request, Room};
-use crate::engine::{Flights, List};
+use crate::codec::lone::LoneConnection;
+use crate::codec::{Codec, Decoded, FlightId, Room};
 use crate::protocol::capture::Wanted;
 use crate::protocol::reply::{Reply, ReplyDefect};
 use crate::request::{RequestParts, Requests};
-use crate::source::NextRequest;
 
 const STREAMS: u32 = 10;
 
-/// A client with one connection, and what it has sent.
+/// A client with one connection, and what reads what it sends.
 struct Client {
-    codec: Http2,
-    flights: Flights,
-    list: List,
-    sent: Vec<u8>,
-    /// Reads what the client sends.
+    lone: LoneConnection<Http2>,
     decoder: Decoder,
 }
 
 impl Client {
     fn with(parts: RequestParts, uses_table: bool) -> Self {
-        let requests =
-            Http2Requests::new(&Requests::Parts(parts.into()), false, uses_table).unwrap();
-        let mut codec = Http2::new(1, STREAMS, &Wanted::Hashes, requests);
-        let mut sent = Vec::new();
-        codec.established(0, None, &mut sent).unwrap();
-        assert_eq!(sent[..frame::PREFACE.len()], *frame::PREFACE);
-        let decoder = Decoder::default();
-        let sent = sent.split_off(frame::PREFACE.len());
-        Self { codec, flights: Flights::with_room_for(STREAMS), list: List::EMPTY, sent, decoder }
+        let requests = Requests::Parts(parts.into());
+        let requests = Http2Requests::new(&requests, false, uses_table).unwrap();
+        let mut lone = LoneConnection::new(Http2::new(1, STREAMS, &Wanted::Hashes, requests));
+        let preface: Vec<u8> = lone.sent.drain(..frame::PREFACE.len()).collect();
+        assert_eq!(preface, frame::PREFACE);
+        Self { lone, decoder: Decoder::default() }
     }
 
     fn new() -> Self {
@@ -53,36 +43,22 @@ impl Client {
     }
 
     fn ask(&mut self) -> FlightId {
-        let flight = Flight {
-            due: Instant::ZERO,
-            begun: Instant::ZERO,
-            sent: Instant::ZERO,
-            first_byte: None,
-            slot: 0,
-            to_head: false,
-            opened_for_it: false,
-            refusals: 0,
-        };
-        let flight = self.flights.begin(&mut self.list, flight);
-        let request = Request { flight, asked: NextRequest::Listed(0), written: &[] };
-        self.codec.encode(0, request, &mut self.sent);
-        flight
+        self.lone.ask()
+    }
+
+    fn room(&self) -> Room {
+        self.lone.codec.room(0)
     }
 
     /// Hands it bytes; returns all outcomes.
     fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Decoded>, ReplyDefect> {
-        let mut rest = bytes;
         let mut outcomes = Vec::new();
-        while !rest.is_empty() || self.codec.has_more(0) {
-            let flights = &mut ConnectionFlights::new(&mut self.flights, &self.list, Instant::ZERO);
-            outcomes.extend(self.codec.decode(0, &mut rest, flights, &mut self.sent)?);
-        }
-        Ok(outcomes)
+        self.lone.receive(bytes, &mut outcomes).map(|()| outcomes)
     }
 
     /// Takes the frames that it has sent: kind, flags, stream, payload.
     fn frames(&mut self) -> Vec<(Kind, u8, u32, Vec<u8>)> {
-        let bytes = std::mem::take(&mut self.sent);
+        let bytes = std::mem::take(&mut self.lone.sent);
         let mut rest = &bytes[..];
         let mut frames = Vec::new();
         while let Some(head) = rest.first_chunk().map(frame::Head::read) {
@@ -197,7 +173,7 @@ fn replies_are_found_however_they_are_cut() {
         assert_eq!(outcomes, expected, "in pieces of {piece}");
         let answers: Vec<(Kind, u8)> = client.frames().iter().map(|one| (one.0, one.1)).collect();
         assert_eq!(answers, [(Kind::Settings, ACK), (Kind::Ping, ACK)]);
-        assert_eq!(client.codec.room(0), Room::Ready(7));
+        assert_eq!(client.room(), Room::Ready(7));
     }
 }
 
@@ -206,9 +182,9 @@ fn the_first_request_fills_the_table_and_later_ones_refer_to_it() {
     let mut client = Client::new();
     let begin = client.frames();
     assert_eq!([begin[0].0, begin[1].0], [Kind::Settings, Kind::WindowUpdate]);
-    assert_eq!(client.codec.room(0), Room::Ready(1), "before the server's settings");
+    assert_eq!(client.room(), Room::Ready(1), "before the server's settings");
     client.receive(&settings(&[])).unwrap();
-    assert_eq!(client.codec.room(0), Room::Ready(STREAMS));
+    assert_eq!(client.room(), Room::Ready(STREAMS));
     for _ in 0..3 {
         client.ask();
     }
@@ -288,9 +264,9 @@ fn bodies_keep_to_both_windows_and_to_the_length_of_frames() {
     client.frames();
     let poured = |client: &mut Client| {
         while {
-            let before = client.sent.len();
-            client.codec.pour(0, 30_000, &mut client.sent);
-            client.sent.len() > before
+            let before = client.lone.sent.len();
+            client.lone.codec.pour(0, 30_000, &mut client.lone.sent);
+            client.lone.sent.len() > before
         } {}
         let frames = client.frames();
         let data = frames.iter().filter(|frame| frame.0 == Kind::Data);
@@ -350,7 +326,7 @@ fn a_goodbye_gives_back_what_the_server_will_not_process() {
     let (mut client, flights) = Client::asking(4);
     // First a warning, as of servers that do not know yet which request will be the last.
     client.receive(&goaway(frame::STREAM_ID_MAX, ErrorCode::NO_ERROR)).unwrap();
-    assert_eq!(client.codec.room(0), Room::Draining);
+    assert_eq!(client.room(), Room::Draining);
     let mut given_back = client.receive(&goaway(3, ErrorCode::NO_ERROR)).unwrap();
     given_back.sort_by_key(|outcome| format!("{outcome:?}"));
     assert_eq!(given_back, [Decoded::Refused(flights[2]), Decoded::Refused(flights[3])]);
@@ -366,8 +342,7 @@ fn a_goodbye_gives_back_what_the_server_will_not_process() {
     assert_eq!(outcomes, Ok(expected));
     assert_eq!(lost.to_string(), "the server reset the stream: INTERNAL_ERROR");
     client.receive(&goaway(5, ErrorCode::ENHANCE_YOUR_CALM)).unwrap();
-    let flights = &mut ConnectionFlights::new(&mut client.flights, &client.list, Instant::ZERO);
-    let why = client.codec.on_close(0, true, flights).unwrap_err();
+    let why = client.lone.close().unwrap_err();
     assert_eq!(why.to_string(), "the server ended the connection: ENHANCE_YOUR_CALM");
 }
 
@@ -375,7 +350,7 @@ fn a_goodbye_gives_back_what_the_server_will_not_process() {
 fn a_cancelled_request_leaves_its_connection_usable() {
     let (mut client, flights) = Client::asking(2);
     let mut out = Vec::new();
-    assert!(client.codec.cancel(0, flights[0], &mut out));
+    assert!(client.lone.codec.cancel(0, flights[0], &mut out));
     assert_eq!(out, framed(Kind::Reset, 0, 1, &ErrorCode::CANCEL.0.to_be_bytes()));
     // Its reply was on the way, and added to the table what the next one refers to.
     let added = [(":status", "200", Form::Text), ("x-own", "value", Form::Added)];
@@ -383,7 +358,7 @@ fn a_cancelled_request_leaves_its_connection_usable() {
     let refers = [(":status", "200", Form::Text), ("x-own", "value", Form::Entry(62))];
     let outcomes = client.receive(&[late, head(3, &refers, true)].concat()).unwrap();
     assert_eq!(outcomes, [replied(flights[1], 200, 0)]);
-    let capture = client.codec.capture(0).unwrap();
+    let capture = client.lone.codec.capture(0).unwrap();
     let headers: Vec<_> = capture.headers().collect();
     assert_eq!(headers, [(&b"x-own"[..], &b"value"[..])]);
 }
