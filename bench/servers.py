@@ -35,7 +35,7 @@ class Nginx:
         port, tls_port, http2_port = free_port(), free_port(), free_port()
         self.port = port
         self.url, self.tls_url = f"http://127.0.0.1:{port}/", f"https://127.0.0.1:{tls_port}/"
-        # By HTTP/2 from memory: with sendfile, nginx would send head and body apart.
+        # Replies over HTTP/2 come from memory: with sendfile, nginx sends head and body in separate segments.
         self.http2_url = f"http://127.0.0.1:{http2_port}/"
         os.makedirs(os.path.join(self.folder, "html"))
         # nginx's worker gives up root, and must still read its page.

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2 with any bytes from the server: no panic, no hang, bounded memory, and the
+//! An HTTP/2 connection that receives arbitrary bytes: no panic, no hang, bounded memory, and the
 //! same outcomes and answers however the bytes are cut.
 
 use tare_load::codec::Decoded;
@@ -14,7 +14,7 @@ pub fn check(data: &[u8]) {
     let piece = usize::from(choice) + 1;
     let whole = exchange(bytes, bytes.len().max(1));
     assert_eq!(whole, exchange(bytes, piece), "cut into pieces of {piece}");
-    // Answers are settings, pings, windows and resets: none is longer than what asked for it by much.
+    // Answers are settings, pings, windows and resets: none is much longer than the frame that it answers.
     assert!(whole.2.len() < 1000 + 4 * bytes.len(), "{} bytes sent", whole.2.len());
 }
 

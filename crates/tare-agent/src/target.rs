@@ -71,7 +71,7 @@ fn plan(flags: &[String]) -> Result<TargetPlan, String> {
         }
     }
     if plan.behaviour.http2.is_some() {
-        plan.tls = plan.tls.map(|tls| tls.choosing(http2::ALPN));
+        plan.tls = plan.tls.map(|tls| tls.with_alpn(http2::ALPN));
     }
     let workers = parts.workers.unwrap_or(1);
     plan.behaviour.service = parts.service.map(|time| Service {

@@ -133,8 +133,8 @@ codes! {
     Client {
         LittlesLaw "littles-law" => "requests/s × mean latency exceeds the connections in use";
         StreamsLimited "streams-limited"
-            => "had fewer requests at a time than asked", "lower --streams";
-        GivenBack "given-back" => "the server gave requests back unprocessed";
+            => "had fewer requests under way than asked", "lower --streams";
+        Retried "retried" => "the server refused requests unprocessed; they were sent again";
         ClientBound "client-bound" => "the client was the limit", "more threads: -t";
         Clients "clients";
         DifferentTools "different-tools";

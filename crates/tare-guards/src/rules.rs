@@ -56,7 +56,7 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     }
 }
 
-/// Whether probes of some variant had other replies than the baseline's, in what must be equal.
+/// Whether a variant's replies to probes differ from the baseline's where they must not.
 pub fn replies_differ(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     let evidence = Evidence::new(plan, digests, Circumstances::default());
     let mut guards = (0..plan.variants.len()).flat_map(|variant| unequal_reply(&evidence, variant));
@@ -156,7 +156,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         good: counts.good,
         // Lost datagrams are normal and not failures; they have a guard of their own.
         failed: (counts.failed + counts.cut).saturating_sub(counts.lost),
-        given_back: counts.refused,
+        retried: counts.refused,
         cut: counts.cut,
         errors: counts.errors.clone(),
         status: counts.status.clone(),

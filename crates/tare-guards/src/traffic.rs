@@ -32,7 +32,7 @@ pub struct Traffic {
     /// Failed requests, including those given up after the end.
     pub failed: u64,
     /// Requests that the server did not process and that were sent again.
-    pub given_back: u64,
+    pub retried: u64,
     /// Requests given up after the end.
     pub cut: u64,
     /// Name, count and first text of each kind of failure.
@@ -79,7 +79,7 @@ pub fn traffic_doubts(traffic: &Traffic) -> Vec<Doubt> {
         rate_missed,
         reconnects,
         streams_limited,
-        given_back,
+        retried,
         delayed_ack,
         client_bound,
         resumed,
@@ -217,7 +217,7 @@ fn reconnects(traffic: &Traffic) -> Option<Doubt> {
     doubt(Code::Reconnects, Severity::Warn, text)
 }
 
-/// Less than this share of the requested concurrency is not what was asked for.
+/// A mean concurrency below this share of the requested one is reported.
 const FULL: f64 = 0.9;
 
 /// A closed loop on several streams that has fewer requests under way than it may have.
@@ -228,28 +228,28 @@ fn streams_limited(traffic: &Traffic) -> Option<Doubt> {
         return None;
     }
     let text = format!(
-        "only {:.1} requests were under way at a time, of {} ({} connections × {} streams): the \
+        "on average only {:.1} of {} requests were under way ({} connections × {} streams): the \
          server allows fewer streams, or closes connections",
         traffic.mean_in_flight, traffic.most_in_flight, traffic.connections, traffic.streams
     );
     doubt(Code::StreamsLimited, Severity::Warn, text)
 }
 
-/// If more than this share of requests was given back, latencies hold the second attempts too.
-const GIVEN_BACK: f64 = 0.001;
+/// Above this share of refused requests, latencies include the second attempts.
+const RETRIED: f64 = 0.001;
 
-fn given_back(traffic: &Traffic) -> Option<Doubt> {
-    let share = traffic.given_back as f64 / traffic.started.max(1) as f64;
-    if share <= GIVEN_BACK {
+fn retried(traffic: &Traffic) -> Option<Doubt> {
+    let share = traffic.retried as f64 / traffic.started.max(1) as f64;
+    if share <= RETRIED {
         return None;
     }
     let text = format!(
-        "the server gave back {} ({}) unprocessed; they were sent again, and their latency counts \
-         from the first time",
-        counted(traffic.given_back, "request", "requests"),
+        "the server refused {} ({}) without processing them; they were sent again, and their latency \
+         counts from the first time",
+        counted(traffic.retried, "request", "requests"),
         percent(share)
     );
-    doubt(Code::GivenBack, Severity::Warn, text)
+    doubt(Code::Retried, Severity::Warn, text)
 }
 
 /// If more than this share of replies have a pause within them, the pauses are systematic.

@@ -208,7 +208,7 @@ fn of_replies() -> Vec<Case> {
                 of_second(r).for_each(|slice| slice.counts.held = slice.counts.good);
             },
         ),
-        seen("given-back", Warn, "the server gave back ", |r| {
+        seen("retried", Warn, "the server refused ", |r| {
             of_second(r).for_each(|slice| slice.counts.refused = slice.counts.started / 100);
         }),
         seen("reconnects", Warn, "one for every ", |r| r.launches[1].closed_by_server = 300),
@@ -334,10 +334,10 @@ fn of_load() -> Vec<Case> {
         Case {
             code: "streams-limited",
             severity: Warn,
-            says: "requests were under way at a time, of 200 (20 connections × 10 streams)",
+            says: "of 200 requests were under way (20 connections × 10 streams)",
             facts: |facts| {
                 facts.plan.load.http_mut().unwrap().version =
-                    Version::Http2 { streams: 10, header_table: true };
+                    Version::Http2 { streams: 10, dynamic_table: true };
             },
             round: |_| {},
         },

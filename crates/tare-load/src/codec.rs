@@ -169,8 +169,8 @@ impl Prepared {
     pub fn new(config: &EngineConfig, requests: &Requests) -> Result<Self, RequestError> {
         match config.protocol {
             Protocol::Http => Ok(Self::Http1(Http1Requests::new(requests)?)),
-            Protocol::Http2 { streams, header_table } => {
-                let requests = Http2Requests::new(requests, config.tls.is_some(), header_table)?;
+            Protocol::Http2 { streams, dynamic_table } => {
+                let requests = Http2Requests::new(requests, config.tls.is_some(), dynamic_table)?;
                 Ok(Self::Http2 { requests, streams })
             }
             Protocol::Messages { .. } => {

@@ -67,7 +67,7 @@ pub struct EngineConfig {
     pub wait: WaitPolicy,
 }
 
-/// Most requests for which room is made before they are sent.
+/// Most flights for which memory is set aside at the start.
 const ROOM_MAX: u32 = 1 << 20;
 
 impl EngineConfig {
@@ -630,6 +630,7 @@ impl Engine {
         {
             self.give_up(io, oldest, now);
         }
+        self.expire_refused(now);
         while let Some((slot, since)) = self.waits.oldest()
             && since + limit <= now
         {
@@ -653,6 +654,9 @@ impl Engine {
         }
         if let Some((_, since)) = self.waits.oldest() {
             until = until.min(since + self.config.timeout);
+        }
+        if let Some(begun) = self.refused.front().and_then(|pending| pending.begun) {
+            until = until.min(begun + self.config.timeout);
         }
         let policy = self.config.wait;
         let mut spin = DurationNs::ZERO;

@@ -89,9 +89,9 @@ impl RequestFailure {
 }
 
 // Texts of protocol mismatches, which show in the TLS handshake or in the first bytes received.
-pub const ONLY_HTTP2: &str = "the server speaks HTTP/2 only: --http2 (http = \"2\") asks by it";
-pub const ONLY_HTTP1: &str =
-    "the server does not speak HTTP/2 here: leave out --http2 (http = \"2\")";
+pub const ONLY_HTTP2: &str =
+    "the server speaks only HTTP/2: use --http2 (in an experiment: http = \"2\")";
+pub const ONLY_HTTP1: &str = "the server does not speak HTTP/2 on this port: leave out --http2 (in an experiment: http = \"2\")";
 pub const ONLY_TLS: &str = "the server speaks TLS: its URL begins with https://";
 pub const NO_TLS: &str = "the server does not speak TLS: its URL begins with http://";
 

@@ -102,7 +102,7 @@ pub enum RequestError {
     NoPath,
     #[error("header '{}' is not of the form 'Name: value'", .0.escape_debug())]
     Header(String),
-    #[error("header '{0}' is about a connection of HTTP/1.1: HTTP/2 has no such header")]
+    #[error("header '{0}' is not allowed in HTTP/2 (RFC 9113, 8.2.2); remove it, or use HTTP/1.1")]
     NotInHttp2(String),
     #[error("the protocol has no requests of this kind")]
     Kind,

@@ -36,7 +36,7 @@ pub struct TlsOptions {
     /// Cipher suites by IANA name; empty means the library's default.
     pub ciphers: Vec<String>,
     pub resume: bool,
-    /// Ask the server for HTTP/2 first.
+    /// Offer HTTP/2 before HTTP/1.1 (ALPN).
     #[serde(default)]
     pub http2: bool,
 }

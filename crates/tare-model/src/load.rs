@@ -60,7 +60,7 @@ pub struct Http {
     pub tls: Tls,
 }
 
-/// A version of HTTP, and what only it has.
+/// An HTTP version and its options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     #[default]
@@ -68,7 +68,7 @@ pub enum Version {
     Http2 {
         /// Requests at a time on each connection.
         streams: u32,
-        header_table: bool,
+        dynamic_table: bool,
     },
 }
 
@@ -203,8 +203,8 @@ impl Load {
         match &self.workload {
             Workload::Http(http) => match http.version {
                 Version::Http1 => Protocol::Http,
-                Version::Http2 { streams, header_table } => {
-                    Protocol::Http2 { streams, header_table }
+                Version::Http2 { streams, dynamic_table } => {
+                    Protocol::Http2 { streams, dynamic_table }
                 }
             },
             Workload::Net(net) => net.test.protocol(net.message_bytes, net.reply_bytes),

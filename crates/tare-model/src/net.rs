@@ -12,8 +12,8 @@ pub enum Protocol {
     /// HTTP/2, with up to this many requests at a time on each connection.
     Http2 {
         streams: u32,
-        /// Requests refer to what earlier ones have added to the server's header table.
-        header_table: bool,
+        /// Requests refer to entries that earlier ones have added to the server's dynamic table.
+        dynamic_table: bool,
     },
     /// A request and a reply of fixed sizes; datagrams if the endpoint is UDP.
     Messages { request_bytes: u32, reply_bytes: u32 },
@@ -33,7 +33,7 @@ impl Protocol {
     /// The same, with one request at a time on a connection.
     pub fn one_at_a_time(self) -> Self {
         match self {
-            Self::Http2 { header_table, .. } => Self::Http2 { streams: 1, header_table },
+            Self::Http2 { dynamic_table, .. } => Self::Http2 { streams: 1, dynamic_table },
             other => other,
         }
     }

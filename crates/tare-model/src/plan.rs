@@ -247,7 +247,7 @@ impl PlanParts {
     /// The load on one variant, with the variant's own headers.
     pub fn load_of(&self, variant: VariantId) -> Load {
         let own = &self.variants[variant.0];
-        // A plan whose variants' loads contradict themselves is refused.
+        // Plans with a contradictory load of a variant were refused before.
         let mut load = own.load.applied_to(&self.load).unwrap_or_else(|_| self.load.clone());
         if let Some(http) = load.http_mut() {
             http.headers.extend(own.headers.iter().cloned());
@@ -308,7 +308,7 @@ impl PlanParts {
             let checked = load.and_then(|load| {
                 if load.workers() != self.load.workers() {
                     return Err(Invalid(format!(
-                        "{} connections for {} threads: give at least one to each",
+                        "connections = {}: each of the {} threads needs one: give more, or set threads",
                         load.connections,
                         self.load.workers()
                     )));

@@ -28,7 +28,7 @@ pub struct Variant {
     pub unix_socket: Option<PathBuf>,
     /// Headers in addition to those of all variants.
     pub headers: Vec<String>,
-    /// What its load has in place of the load of all variants.
+    /// Keys of `[load]` that it overrides.
     #[serde(default, skip_serializing_if = "OwnLoad::is_empty")]
     pub load: OwnLoad,
     /// Differences from the baseline that do not make the comparison void.

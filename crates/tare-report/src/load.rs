@@ -130,7 +130,7 @@ pub struct Requests {
     pub failed: u64,
     /// Requests that the server did not process, and that were sent again.
     #[serde(default)]
-    pub given_back: u64,
+    pub retried: u64,
     /// Good replies that took a delayed acknowledgement's time (about 40 ms) from start to end.
     #[serde(default)]
     pub held: u64,
@@ -362,7 +362,7 @@ pub(crate) mod tests {
                 completed: 20_000,
                 good: 20_000,
                 failed: 1,
-                given_back: 0,
+                retried: 0,
                 held: 0,
                 waited: 0,
                 unfinished: 20,

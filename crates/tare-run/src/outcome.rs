@@ -10,7 +10,7 @@ pub enum Stopped {
     Precision,
     /// Every gate is decided.
     Gates,
-    /// The check has found a limit exceeded, here or under its other load.
+    /// A limit of the check is exceeded, under this load or under the other.
     Exceeded,
     MaxTime,
     /// The check would not be decided within its time limit (`--screen`).

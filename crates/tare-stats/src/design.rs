@@ -27,7 +27,7 @@ pub enum Ended {
     Precision,
     /// All limits are decided.
     Gates,
-    /// A limit is exceeded, in this or in another part of the check.
+    /// A limit of the check is exceeded, under this load or under the other.
     Exceeded,
     MaxTime,
     /// The check would not be decided within its time limit (`--screen`).

@@ -266,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_falls_early_in_a_short_load_is_looked_at_longer() {
-        // At 3.3 s its last fall is not 3 s past yet, but no limit forbids to wait.
+    fn a_cost_that_falls_early_extends_a_short_load() {
+        // At 3.3 s the last drop is less than 3 s ago, and the limit allows a longer load.
         let mut surveys = Surveys::default();
         let (seen, standing) = survey(&mut surveys, &|t| if t < 0.35 { 26.0 } else { 20.0 });
         assert!((3 * SECOND..5 * SECOND).contains(&total(&seen)), "{}", total(&seen));

@@ -201,7 +201,7 @@ fn changes_within_their_limits_are_not_called_worse_and_others_are_found() {
         let limit = LIMIT_PERCENT / 100.0;
         let mut all = vec![[0.0; 5], [limit; 5], [0.0, limit, 0.0, 0.0, 0.0]];
         if !is_thorough {
-            // Simulating takes long: each world has one of the two.
+            // Simulation is slow: each world has one of the two cases at the limit.
             all.remove(1 + nth % 2);
         }
         for costs in all {

@@ -71,12 +71,13 @@ impl Default for Behaviour {
     }
 }
 
-/// What only HTTP/2 has.
+/// Options of HTTP/2.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Http2Behaviour {
-    /// The limits of streams on a connection, each for a hundred requests; empty: no limit.
+    /// Limits of concurrent streams on a connection; the next applies after every hundred requests.
+    /// Empty: no limit.
     pub streams: Vec<u32>,
-    /// Share of requests that are given back unprocessed.
+    /// Share of requests that are refused with REFUSED_STREAM.
     pub refuse_rate: f64,
 }
 
@@ -339,7 +340,7 @@ impl Brain {
         share > 0.0 && self.random.chance(share)
     }
 
-    /// Draws whether a request is given back unprocessed.
+    /// Draws whether a request is refused with REFUSED_STREAM.
     pub fn refuses(&mut self) -> bool {
         let share = self.behaviour.http2.as_ref().map_or(0.0, |http2| http2.refuse_rate);
         share > 0.0 && self.random.chance(share)

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tare_load::protocol::http2::frame::{self, ErrorCode, HEAD_BYTES, Head, Kind, Setting};
+use tare_load::protocol::http2::frame::{
+    self, ErrorCode, FrameHeader, HEADER_BYTES, Kind, Setting,
+};
 use tare_load::protocol::http2::hpack::{self, Decoder, Form};
 
 use crate::request::{BadRequest, Request};
@@ -16,22 +18,24 @@ pub struct Http2 {
     partial: Vec<u8>,
     decoder: Decoder,
     /// A header block that continues in the next frame.
-    block: Option<(Head, Vec<u8>)>,
+    block: Option<(FrameHeader, Vec<u8>)>,
     streams: HashMap<u32, Stream>,
     /// Bodies of replies that are not sent yet.
     bodies: VecDeque<Body>,
     last_stream: u32,
-    /// The highest stream whose request is whole.
-    last_asked: u32,
-    /// The limits of streams, in turn, and which is in force.
+    /// The highest stream whose request is complete.
+    pub last_asked: u32,
+    /// Limits of concurrent streams, used in turn, and the index of the one in force.
     limits: Vec<u32>,
     limit: usize,
     requests: u64,
     peer: Peer,
     send_window: i64,
     received: u32,
-    /// Our fields are in the client's header table.
+    /// Our fields are in the client's dynamic table.
     filled: bool,
+    /// The client has changed the size of its table: the next block begins with an update.
+    resized: bool,
     /// A GOAWAY has been sent: new streams are ignored.
     pub draining: bool,
 }
@@ -49,7 +53,7 @@ impl Default for Peer {
     }
 }
 
-/// A request whose reply is not whole.
+/// A stream whose reply has not been sent completely.
 #[derive(Debug)]
 struct Stream {
     /// Set until its body has arrived.
@@ -90,24 +94,26 @@ impl Content {
     }
 }
 
-/// A request that a frame has completed, or what else happened to it.
+/// What a frame did to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     Asked(Request),
-    /// Over the limit of streams, and answered so.
+    /// Over the limit of streams, and refused with REFUSED_STREAM.
     Refused,
     Cancelled,
 }
 
-/// What a client may send before an update.
+/// Flow-control windows for the client.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 const BLOCK_BYTES_MAX: usize = 64 << 10;
+/// The limit of streams where none is given: as many as `tare load` may ask for.
+const STREAMS_MAX: u32 = 10_000;
 /// The limit of streams changes after this many requests.
 const REQUESTS_A_LIMIT: u64 = 100;
 
 impl Http2 {
-    /// `limits`: the most streams at a time, in turn; if empty, there is no limit.
+    /// `limits`: the most streams at a time, in turn; if empty, [`STREAMS_MAX`].
     pub fn new(limits: &[u32]) -> Self {
         let send_window = i64::from(frame::WINDOW_BYTES);
         Self { limits: limits.to_vec(), send_window, ..Self::default() }
@@ -135,9 +141,9 @@ impl Http2 {
             let held = std::mem::take(&mut self.partial);
             let event = match held.is_empty() {
                 true => match whole_frame(input)? {
-                    Some((head, payload, rest)) => {
+                    Some((header, payload, rest)) => {
                         *input = rest;
-                        self.on_frame(head, payload, out)?
+                        self.on_frame(header, payload, out)?
                     }
                     None => {
                         self.partial = std::mem::take(input).to_vec();
@@ -164,7 +170,8 @@ impl Http2 {
         if self.begun {
             self.partial.clear();
             let mut settings = vec![(Setting::INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES)];
-            settings.extend(self.limits.first().map(|n| (Setting::MAX_CONCURRENT_STREAMS, *n)));
+            let most = self.limits.first().copied().unwrap_or(STREAMS_MAX);
+            settings.push((Setting::MAX_CONCURRENT_STREAMS, most));
             frame::put_settings(&settings, out);
             frame::put_window_update(0, CONNECTION_WINDOW_BYTES - frame::WINDOW_BYTES, out);
         }
@@ -183,13 +190,13 @@ impl Http2 {
             held.extend_from_slice(&input[..n]);
             *input = &input[n..];
         };
-        fill(&mut held, HEAD_BYTES);
+        fill(&mut held, HEADER_BYTES);
         if let Some(bytes) = held.first_chunk() {
-            let whole = HEAD_BYTES + Head::read(bytes).bytes as usize;
-            fill(&mut held, whole.min(HEAD_BYTES + frame::PAYLOAD_BYTES as usize));
+            let whole = HEADER_BYTES + FrameHeader::read(bytes).bytes as usize;
+            fill(&mut held, whole.min(HEADER_BYTES + frame::PAYLOAD_BYTES as usize));
         }
         match whole_frame(&held)? {
-            Some((head, payload, _)) => self.on_frame(head, payload, out),
+            Some((header, payload, _)) => self.on_frame(header, payload, out),
             None => {
                 self.partial = held;
                 Ok(None)
@@ -199,54 +206,54 @@ impl Http2 {
 
     fn on_frame(
         &mut self,
-        head: Head,
+        header: FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, BadRequest> {
-        if self.block.is_some() && head.kind != Kind::Continuation {
+        if self.block.is_some() && header.kind != Kind::Continuation {
             return Err(BadRequest);
         }
-        let content = || frame::content(head, payload).ok_or(BadRequest);
-        match head.kind {
-            Kind::Headers if head.has(frame::END_HEADERS) => {
-                return self.on_block(head, content()?, out);
+        let content = || frame::content(header, payload).ok_or(BadRequest);
+        match header.kind {
+            Kind::Headers if header.has(frame::END_HEADERS) => {
+                return self.on_block(header, content()?, out);
             }
-            Kind::Headers => self.block = Some((head, content()?.to_vec())),
+            Kind::Headers => self.block = Some((header, content()?.to_vec())),
             Kind::Continuation => {
                 let (first, mut block) = self.block.take().ok_or(BadRequest)?;
                 block.extend_from_slice(payload);
-                if first.stream != head.stream || block.len() > BLOCK_BYTES_MAX {
+                if first.stream != header.stream || block.len() > BLOCK_BYTES_MAX {
                     return Err(BadRequest);
                 }
-                if head.has(frame::END_HEADERS) {
+                if header.has(frame::END_HEADERS) {
                     return self.on_block(first, &block, out);
                 }
                 self.block = Some((first, block));
             }
             Kind::Data => {
                 content()?;
-                return Ok(self.on_data(head, out));
+                return Ok(self.on_data(header, out));
             }
-            Kind::Settings if !head.has(frame::ACK) => {
+            Kind::Settings if !header.has(frame::ACK) => {
                 self.on_settings(payload);
                 frame::put(Kind::Settings, frame::ACK, 0, &[], out);
             }
-            Kind::Ping if !head.has(frame::ACK) => {
+            Kind::Ping if !header.has(frame::ACK) => {
                 frame::put(Kind::Ping, frame::ACK, 0, payload, out);
             }
-            Kind::Reset => {
-                self.bodies.retain(|body| body.stream != head.stream);
-                return Ok(self.streams.remove(&head.stream).map(|_| Event::Cancelled));
+            Kind::RstStream => {
+                self.bodies.retain(|body| body.stream != header.stream);
+                return Ok(self.streams.remove(&header.stream).map(|_| Event::Cancelled));
             }
             Kind::WindowUpdate => {
                 let more = i64::from(frame::number(payload) & frame::STREAM_ID_MAX);
-                match self.streams.get_mut(&head.stream) {
+                match self.streams.get_mut(&header.stream) {
                     Some(stream) => stream.send_window += more,
-                    None if head.stream == 0 => self.send_window += more,
+                    None if header.stream == 0 => self.send_window += more,
                     None => {}
                 }
             }
-            Kind::Push => return Err(BadRequest),
+            Kind::PushPromise => return Err(BadRequest),
             _ => {}
         }
         Ok(None)
@@ -263,6 +270,7 @@ impl Http2 {
                 Setting::MAX_FRAME_SIZE => self.peer.payload = value.max(frame::PAYLOAD_BYTES),
                 Setting::HEADER_TABLE_SIZE => {
                     self.peer.has_table = value as usize >= hpack::TABLE_BYTES;
+                    (self.filled, self.resized) = (false, true);
                 }
                 _ => {}
             }
@@ -271,11 +279,11 @@ impl Http2 {
 
     fn on_block(
         &mut self,
-        head: Head,
+        header: FrameHeader,
         block: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, BadRequest> {
-        let mut request = Request { stream: head.stream, keep_alive: true, ..Request::default() };
+        let mut request = Request { stream: header.stream, keep_alive: true, ..Request::default() };
         let (mut has_method, mut has_path) = (false, false);
         let read = self.decoder.decode(block, |name, value| match name {
             b":method" => {
@@ -289,38 +297,50 @@ impl Http2 {
             _ => {}
         });
         read.map_err(|_| BadRequest)?;
-        let id = head.stream;
+        let id = header.stream;
         if self.streams.contains_key(&id) {
             // Trailers.
-            return Ok(if head.has(frame::END_STREAM) { self.end_request(id, out) } else { None });
+            return Ok(if header.has(frame::END_STREAM) {
+                self.end_request(id, out)
+            } else {
+                None
+            });
         }
-        if id.is_multiple_of(2) || id <= self.last_stream || !has_method || !has_path {
+        if id.is_multiple_of(2) {
+            return Err(BadRequest);
+        }
+        if id <= self.last_stream {
+            // Trailers of a stream that has ended here.
+            return Ok(None);
+        }
+        if !has_method || !has_path {
             return Err(BadRequest);
         }
         self.last_stream = id;
         if self.draining {
             return Ok(None);
         }
-        if self.limits.get(self.limit).is_some_and(|most| self.streams.len() >= *most as usize) {
+        let most = self.limits.get(self.limit).copied().unwrap_or(STREAMS_MAX);
+        if self.streams.len() >= most as usize {
             frame::put_reset(id, ErrorCode::REFUSED_STREAM, out);
             return Ok(Some(Event::Refused));
         }
         let send_window = i64::from(self.peer.window);
         self.streams.insert(id, Stream { request: Some(request), send_window });
-        Ok(if head.has(frame::END_STREAM) { self.end_request(id, out) } else { None })
+        Ok(if header.has(frame::END_STREAM) { self.end_request(id, out) } else { None })
     }
 
-    fn on_data(&mut self, head: Head, out: &mut Vec<u8>) -> Option<Event> {
-        self.received += head.bytes;
+    fn on_data(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Option<Event> {
+        self.received += header.bytes;
         if self.received >= CONNECTION_WINDOW_BYTES / 2 {
             frame::put_window_update(0, self.received, out);
             self.received = 0;
         }
-        if head.has(frame::END_STREAM) {
-            return self.end_request(head.stream, out);
+        if header.has(frame::END_STREAM) {
+            return self.end_request(header.stream, out);
         }
-        if head.bytes > 0 && self.streams.contains_key(&head.stream) {
-            frame::put_window_update(head.stream, head.bytes, out);
+        if header.bytes > 0 && self.streams.contains_key(&header.stream) {
+            frame::put_window_update(header.stream, header.bytes, out);
         }
         None
     }
@@ -337,8 +357,8 @@ impl Http2 {
         Some(Event::Asked(request))
     }
 
-    /// Says that no request after those so far will be answered on the connection. Earlier streams
-    /// whose bodies are still arriving are answered too.
+    /// Sends GOAWAY with the last stream whose request is complete. Earlier streams whose bodies are
+    /// still arriving are answered too.
     pub fn go_away(&mut self, out: &mut Vec<u8>) {
         if self.draining {
             return;
@@ -349,7 +369,7 @@ impl Http2 {
         frame::put_goaway(last, ErrorCode::NO_ERROR, out);
     }
 
-    /// Gives back a request that was not processed.
+    /// Refuses a request with REFUSED_STREAM.
     pub fn refuse(&mut self, id: u32, out: &mut Vec<u8>) {
         self.streams.remove(&id);
         frame::put_reset(id, ErrorCode::REFUSED_STREAM, out);
@@ -367,14 +387,14 @@ impl Http2 {
             return false;
         }
         let start = out.len();
-        out.resize(start + HEAD_BYTES, 0);
+        out.resize(start + HEADER_BYTES, 0);
         self.put_fields(head, out);
-        let bytes = (out.len() - start - HEAD_BYTES) as u32;
+        let bytes = (out.len() - start - HEADER_BYTES) as u32;
         let body = body.filter(|content| content.len() > 0);
         let ends = if body.is_none() { frame::END_STREAM } else { 0 };
         let flags = frame::END_HEADERS | ends;
-        let frame_head = Head { bytes, kind: Kind::Headers, flags, stream: id };
-        out[start..start + HEAD_BYTES].copy_from_slice(&frame_head.bytes());
+        let frame_head = FrameHeader { bytes, kind: Kind::Headers, flags, stream: id };
+        out[start..start + HEADER_BYTES].copy_from_slice(&frame_head.bytes());
         match body {
             Some(left) => self.bodies.push_back(Body { stream: id, left }),
             None => {
@@ -385,7 +405,13 @@ impl Http2 {
     }
 
     fn put_fields(&mut self, head: ReplyHead, out: &mut Vec<u8>) {
-        hpack::put_field(":status", &head.status.to_string(), Form::Text, out);
+        if std::mem::take(&mut self.resized) {
+            hpack::put_table_bytes(0, out);
+            if self.peer.has_table {
+                hpack::put_table_bytes(hpack::TABLE_BYTES, out);
+            }
+        }
+        hpack::put_field(":status", &head.status.to_string(), Form::Literal, out);
         let length = head.length.map(|bytes| bytes.to_string());
         let fields = [
             Some(("server", "tare-target")),
@@ -399,9 +425,9 @@ impl Http2 {
         let fields: Vec<(&str, &str)> = fields.into_iter().flatten().collect();
         for (at, (name, value)) in fields.iter().enumerate() {
             let form = match (is_usual, was_filled) {
-                (true, true) => Form::Entry(hpack::NEWEST + fields.len() - 1 - at),
-                (true, false) => Form::Added,
-                (false, _) => Form::Text,
+                (true, true) => Form::Indexed(hpack::NEWEST + fields.len() - 1 - at),
+                (true, false) => Form::LiteralIndexed,
+                (false, _) => Form::Literal,
             };
             hpack::put_field(name, value, form, out);
         }
@@ -424,8 +450,9 @@ impl Http2 {
             stuck = 0;
             let is_last = bytes == body.left.len();
             let flags = if is_last { frame::END_STREAM } else { 0 };
-            let head = Head { bytes: bytes as u32, kind: Kind::Data, flags, stream: body.stream };
-            head.write(out);
+            let header =
+                FrameHeader { bytes: bytes as u32, kind: Kind::Data, flags, stream: body.stream };
+            header.write(out);
             body.left.take(bytes, out);
             self.send_window -= bytes as i64;
             stream.send_window -= bytes as i64;
@@ -443,20 +470,20 @@ impl Http2 {
 pub struct ReplyHead {
     pub status: u16,
     pub length: Option<usize>,
-    /// Its fields are those of nearly all replies.
+    /// It has the usual fields, which are kept in the dynamic table.
     pub is_usual: bool,
 }
 
 /// A frame's head and payload, and what follows it.
-type WholeFrame<'a> = (Head, &'a [u8], &'a [u8]);
+type WholeFrame<'a> = (FrameHeader, &'a [u8], &'a [u8]);
 
 /// The first frame of `bytes`, and what follows it; `None` if it is not whole.
 fn whole_frame(bytes: &[u8]) -> Result<Option<WholeFrame<'_>>, BadRequest> {
-    let Some(head) = bytes.first_chunk().map(Head::read) else { return Ok(None) };
-    if head.bytes > frame::PAYLOAD_BYTES {
+    let Some(header) = bytes.first_chunk().map(FrameHeader::read) else { return Ok(None) };
+    if header.bytes > frame::PAYLOAD_BYTES {
         return Err(BadRequest);
     }
-    let behind = &bytes[HEAD_BYTES..];
-    let split = behind.split_at_checked(head.bytes as usize);
-    Ok(split.map(|(payload, rest)| (head, payload, rest)))
+    let behind = &bytes[HEADER_BYTES..];
+    let split = behind.split_at_checked(header.bytes as usize);
+    Ok(split.map(|(payload, rest)| (header, payload, rest)))
 }

@@ -40,8 +40,8 @@ struct Client {
     token: Token,
     parser: RequestParser,
     http2: Option<Box<Http2>>,
-    /// What HTTP/2 has to say beside replies.
-    control: Vec<u8>,
+    /// Frames of HTTP/2 to be sent.
+    frames: Vec<u8>,
     tls: Option<Box<TlsSession>>,
     handshake_counted: bool,
     outgoing: Vec<u8>,
@@ -253,16 +253,21 @@ impl Server {
         }
     }
 
-    /// Sends what HTTP/2 has to say, and as much of the bodies as the client allows.
+    /// Sends waiting frames, and as much of the bodies as flow control allows.
     fn pour<R: Reactor>(&mut self, io: &mut R, slot: u32) {
         let client = &mut self.clients[slot as usize];
         let Some(http2) = &mut client.http2 else { return };
         let room = OUTGOING_ENOUGH_BYTES.saturating_sub(client.outgoing.len());
-        http2.pour(room, &mut client.control);
+        http2.pour(room, &mut client.frames);
+        if client.outgoing.len() > OUTGOING_MAX_BYTES {
+            // The client asks and does not read.
+            self.count(Counter::BadRequests, 1);
+            return self.drop_client(io, slot, Close::Reset);
+        }
         if http2.draining && http2.is_done() && client.pending.is_empty() {
             client.closing = true;
         }
-        client.put_control();
+        client.put_frames();
         self.flush(io, slot);
     }
 
@@ -363,7 +368,7 @@ impl Server {
             self.count(Counter::Refused, 1);
             let client = &mut self.clients[slot as usize];
             if let Some(http2) = &mut client.http2 {
-                http2.refuse(request.stream, &mut client.control);
+                http2.refuse(request.stream, &mut client.frames);
             }
             return;
         }
@@ -387,7 +392,7 @@ impl Server {
         if request.stream > 0 {
             let client = &mut self.clients[slot as usize];
             if let Some(http2) = client.http2.as_mut().filter(|_| close) {
-                http2.go_away(&mut client.control);
+                http2.go_away(&mut client.frames);
             }
             return self.answer_stream(io, slot, request, decision, odd, now);
         }
@@ -568,8 +573,9 @@ impl Server {
         self.count(Counter::BadRequests, 1);
         let client = &mut self.clients[slot as usize];
         if client.http2.is_some() {
-            frame::put_goaway(0, ErrorCode::PROTOCOL, &mut client.control);
-            client.put_control();
+            let last = client.http2.as_ref().map_or(0, |http2| http2.last_asked);
+            frame::put_goaway(last, ErrorCode::PROTOCOL, &mut client.frames);
+            client.put_frames();
             client.closing = true;
             return self.flush(io, slot);
         }
@@ -626,6 +632,8 @@ const WAITING_MAX: usize = 1 << 20;
 /// Due pieces are copied into one buffer up to about this size. The rest stay in the queue, where
 /// each takes little memory.
 const OUTGOING_ENOUGH_BYTES: usize = 8 << 10;
+/// Most bytes that wait for a client of HTTP/2.
+const OUTGOING_MAX_BYTES: usize = 8 << 20;
 /// Long replies are sent in parts of this size.
 const PART_BYTES: usize = 32 << 10;
 /// Capacity, in pieces, of the queue that a slot keeps for its next connection.
@@ -638,7 +646,7 @@ impl Client {
             token: Token::NONE,
             parser: RequestParser::default(),
             http2: None,
-            control: Vec::new(),
+            frames: Vec::new(),
             tls: None,
             handshake_counted: false,
             outgoing: Vec::new(),
@@ -660,7 +668,7 @@ impl Client {
     /// Takes bytes off the front of `input`, up to the next event.
     fn advance(&mut self, input: &mut &[u8]) -> Result<Option<Event>, BadRequest> {
         match &mut self.http2 {
-            Some(http2) => http2.advance(input, &mut self.control),
+            Some(http2) => http2.advance(input, &mut self.frames),
             None => Ok(self.parser.advance(input)?.map(Event::Asked)),
         }
     }
@@ -681,17 +689,17 @@ impl Client {
         let is_head = matches!(reply, StreamReply::Status { is_head: true, .. });
         if let Some(http2) = &mut self.http2 {
             let head = ReplyHead { status, length, is_usual };
-            http2.reply(id, head, body.filter(|_| !is_head), &mut self.control);
+            http2.reply(id, head, body.filter(|_| !is_head), &mut self.frames);
         }
-        self.put_control();
+        self.put_frames();
     }
 
-    fn put_control(&mut self) {
+    fn put_frames(&mut self) {
         match &mut self.tls {
-            Some(tls) => self.closing |= tls.encrypt(&self.control, &mut self.outgoing).is_err(),
-            None => self.outgoing.extend_from_slice(&self.control),
+            Some(tls) => self.closing |= tls.encrypt(&self.frames, &mut self.outgoing).is_err(),
+            None => self.outgoing.extend_from_slice(&self.frames),
         }
-        self.control.clear();
+        self.frames.clear();
     }
 
     /// Resets the slot for another connection, keeping a little memory.
@@ -699,7 +707,7 @@ impl Client {
         self.token = token;
         self.parser.reset();
         self.http2 = None;
-        self.control.clear();
+        self.frames.clear();
         self.tls = None;
         self.handshake_counted = false;
         self.outgoing.clear();

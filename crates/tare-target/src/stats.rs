@@ -27,8 +27,9 @@ pub enum Counter {
     ReceivedBytes,
     SentBytes,
     StatsRequests,
-    /// Streams of HTTP/2 that were given back unprocessed, or that the client gave up.
+    /// Streams refused with REFUSED_STREAM.
     Refused,
+    /// Streams that the client reset.
     Cancelled,
     /// Total time from reading each request until its reply was due: delays, services, queues.
     WaitedNs,

@@ -62,8 +62,8 @@ impl TlsServer {
         Ok(Self { config: Arc::new(config), certificate_pem: None })
     }
 
-    /// Chooses this protocol of those that a client offers, and no other.
-    pub fn choosing(&self, protocol: &[u8]) -> Self {
+    /// Accepts only this protocol from clients that offer any (ALPN).
+    pub fn with_alpn(&self, protocol: &[u8]) -> Self {
         let mut config = (*self.config).clone();
         config.alpn_protocols = vec![protocol.to_vec()];
         Self { config: Arc::new(config), ..self.clone() }

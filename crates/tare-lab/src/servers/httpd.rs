@@ -112,7 +112,7 @@ impl ServerKind for HttpdSpec {
         let page = CountPage::ApacheAuto;
         let count = CountSource::Page { address: status, path: "/?auto".into(), page };
         Ok(LaunchSpec {
-            // By HTTP/2 it leaves some out (5 of 2,484 with httpd 2.4).
+            // httpd's count misses some requests over HTTP/2 (5 of 2,484 with httpd 2.4).
             count: (!self.http2).then_some(count),
             log_files: if self.access_log { vec![log_file] } else { Vec::new() },
             ..context.launch_spec(argv.map(str::to_owned).to_vec(), address, READY_WITHIN)

@@ -157,8 +157,8 @@ http {{
         modules = inserted.nginx.main,
         directives = inserted.nginx.http,
         pages = inserted.nginx.pages,
-        // With it, the head and the body of a reply by HTTP/2 leave apart, and the body waits for the
-        // acknowledgement of the head (40 ms) where a connection has only one stream.
+        // With sendfile, head and body of a reply over HTTP/2 leave in separate segments; where a
+        // connection has one stream, the body waits for the acknowledgement of the head (40 ms).
         sendfile = if spec.http2 && !spec.tls { "off" } else { "on" },
         http2 = if spec.http2 { " http2" } else { "" },
         nopush = if spec.tcp_nopush { "on" } else { "off" },

@@ -37,7 +37,7 @@ impl ServerKind for TargetSpec {
         argv.push(address.to_string());
         argv.extend(self.flags());
         let path = "/stats".to_owned();
-        // Its count is read by HTTP/1.1, without TLS.
+        // Its count can only be read over HTTP/1.1 without TLS.
         let count = CountSource::Page { address, path, page: CountPage::TareTarget };
         let launch_spec = context.launch_spec(argv, address, READY_WITHIN);
         let count = (!self.tls && !self.http2).then_some(count);

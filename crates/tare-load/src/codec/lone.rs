@@ -35,6 +35,8 @@ impl<C: Codec> LoneConnection<C> {
             to_head: false,
             opened_for_it: false,
             refusals: 0,
+            first_begun: Instant::ZERO,
+            asked: None,
         };
         let flight = self.flights.begin(&mut self.list, flight);
         let request = Request { flight, asked: NextRequest::Listed(0), written: &[] };
@@ -59,7 +61,7 @@ impl<C: Codec> LoneConnection<C> {
         Ok(())
     }
 
-    /// What the codec says when the server closes now.
+    /// What the codec returns if the server closes now.
     pub fn close(&mut self) -> Result<Option<Decoded>, ReplyDefect> {
         let flights = &mut ConnectionFlights::new(&mut self.flights, &self.list, Instant::ZERO);
         self.codec.on_close(0, true, flights)

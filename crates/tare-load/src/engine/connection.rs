@@ -7,6 +7,11 @@ use tare_io::{Instant, Token};
 use super::links::List;
 use crate::tls::TlsSession;
 
+/// While more than this waits to be sent, a connection takes no request.
+const OUTGOING_ENOUGH_BYTES: usize = 64 << 10;
+/// A peer that asks for answers and does not read them is given up when this much waits for it.
+pub const OUTGOING_MAX_BYTES: usize = 4 << 20;
+
 #[derive(Debug)]
 pub struct Connection {
     pub token: Token,
@@ -20,6 +25,10 @@ pub struct Connection {
     pub capacity: u32,
     /// It takes no more requests, and closes after those that it carries.
     pub draining: bool,
+    /// A request timed out on it, and nothing had been received since that was sent: it may be dead.
+    pub retired: bool,
+    /// When bytes were last received.
+    pub received: Instant,
     /// The request that it was opened for has not been sent: there was no room for it yet.
     pub unsent: bool,
     /// Its new requests are sent at the end of the turn.
@@ -66,6 +75,8 @@ impl Connection {
             flights: List::EMPTY,
             capacity: 0,
             draining: false,
+            retired: false,
+            received: Instant::ZERO,
             unsent: false,
             gathers: false,
             offered: false,
@@ -85,6 +96,10 @@ impl Connection {
 
     /// Whether it can take a request now.
     pub fn has_room(&self) -> bool {
-        self.state == State::Open && self.flights.len() < self.capacity && self.rest.is_none()
+        self.state == State::Open
+            && self.flights.len() < self.capacity
+            && self.rest.is_none()
+            // A peer that does not read costs little memory.
+            && self.outgoing.len() < OUTGOING_ENOUGH_BYTES
     }
 }

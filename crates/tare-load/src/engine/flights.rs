@@ -6,10 +6,18 @@ use std::ops::{Index, IndexMut};
 use tare_io::Instant;
 
 use super::links::{Link, Linked, List};
+use crate::source::NextRequest;
 
 /// Identifies one of an engine's flights; reused once the flight has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlightId(u32);
+
+impl FlightId {
+    /// Small: identifiers are used again.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// One request on its way.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +34,10 @@ pub struct Flight {
     /// The connection was opened for this request.
     pub opened_for_it: bool,
     pub refusals: u8,
+    /// When work on its first attempt began.
+    pub first_begun: Instant,
+    /// Which request it is, once it has been sent.
+    pub asked: Option<NextRequest>,
 }
 
 /// A request that was refused and will be sent again.
@@ -34,13 +46,16 @@ pub struct PendingRequest {
     pub due: Instant,
     /// When it was first sent.
     pub sent: Option<Instant>,
+    /// When work on its first attempt began, and which request it is.
+    pub begun: Option<Instant>,
+    pub asked: Option<NextRequest>,
     pub times: u8,
 }
 
 impl PendingRequest {
     /// A request that was never refused, to be sent for the first time.
     pub fn first_attempt(due: Instant) -> Self {
-        Self { due, sent: None, times: 0 }
+        Self { due, sent: None, begun: None, asked: None, times: 0 }
     }
 }
 

@@ -98,7 +98,7 @@ impl Engine {
             self.waits.stop(slot);
             self.opening -= 1;
         }
-        if !self.codec_output.is_empty() && self.send_codec_output(io, slot, now) == Connected::No {
+        if self.queue_codec_output(io, slot, now) == Connected::No {
             return;
         }
         self.go_on(io, slot, now);
@@ -124,6 +124,19 @@ impl Engine {
             Room::Blocked => (0, false),
             Room::Draining => (0, true),
         };
+        if connection.retired {
+            (connection.capacity, connection.draining) = (0, true);
+        }
+        // A server may allow no request at all, but not for longer than the timeout.
+        let is_empty = connection.flights.is_empty() && connection.rest.is_none();
+        if !self.is_half_duplex && is_empty && !connection.draining {
+            match (connection.capacity, self.waits.is_waiting(slot)) {
+                (0, false) => self.waits.start(slot, now),
+                (1.., true) => self.waits.stop(slot),
+                _ => {}
+            }
+        }
+        let connection = &mut self.connections[slot as usize];
         if connection.unsent
             && let Some(flight) = self.flights.first_in(&connection.flights)
         {
@@ -141,13 +154,29 @@ impl Engine {
     /// many refusals.
     pub(super) fn refuse(&mut self, flight: FlightId, now: Instant) {
         let times = self.flights[flight].refusals + 1;
-        if times > REFUSALS_MAX || matches!(self.phase, Phase::Drain { .. }) {
+        let is_late = self.flights[flight].first_begun + self.config.timeout <= now;
+        if times > REFUSALS_MAX || is_late || matches!(self.phase, Phase::Drain { .. }) {
             let defect = ReplyDefect::RefusedAgain { times };
             return self.fail_flight(flight, &defect.into(), now);
         }
         self.tally.counts.refused += 1;
-        let Flight { due, sent, .. } = self.end_flight(flight);
-        self.refused.push_back(PendingRequest { due, sent: Some(sent), times });
+        let Flight { due, sent, first_begun, asked, .. } = self.end_flight(flight);
+        let (sent, begun) = (Some(sent), Some(first_begun));
+        self.refused.push_back(PendingRequest { due, sent, begun, asked, times });
+    }
+
+    /// Fails refused requests for which no connection has had room within the timeout.
+    pub(super) fn expire_refused(&mut self, now: Instant) {
+        let limit = self.config.timeout;
+        while let Some(pending) = self.refused.front().copied()
+            && pending.begun.is_some_and(|begun| begun + limit <= now)
+        {
+            self.refused.pop_front();
+            self.tally.counts.failed += 1;
+            let defect = ReplyDefect::RefusedAgain { times: pending.times };
+            self.tally.failures.add(&defect.into(), 1);
+            self.tally.latency.failed_after.record(now.since(pending.due));
+        }
     }
 
     /// Sends what TLS has to send.
@@ -187,6 +216,7 @@ impl Engine {
             _ => connection.spare = spent,
         }
         self.send_more(io, slot, now);
+        self.offer(slot);
     }
 
     /// Sends what is waiting, in order: queued bytes, the rest of the last request, then bodies
@@ -198,6 +228,14 @@ impl Engine {
             return;
         }
         if !connection.outgoing.is_empty() {
+            // The start of a body leaves with its head.
+            if self.pours_bodies && connection.outgoing.len() < PIECE_BYTES {
+                let room = PIECE_BYTES - connection.outgoing.len();
+                self.codec.pour(slot, room, &mut self.codec_output);
+                if self.put_codec_output(io, slot, now) == Connected::No {
+                    return;
+                }
+            }
             return self.flush(io, slot);
         }
         if let Some(rest) = connection.rest.take() {
@@ -292,14 +330,20 @@ impl Engine {
         if !is_sent || !self.codec.cancel(slot, flight, &mut self.codec_output) {
             return self.fail(io, slot, RequestFailure::TimedOut, now);
         }
+        let begun = self.flights[flight].begun;
+        let connection = &mut self.connections[slot as usize];
+        connection.retired |= connection.received < begun;
         self.fail_flight(flight, &RequestFailure::TimedOut, now);
-        if self.send_codec_output(io, slot, now) == Connected::Yes {
+        if self.queue_codec_output(io, slot, now) == Connected::Yes {
             self.settle(io, slot, now);
         }
     }
 
-    /// Closes a connection on which the server takes no more requests, which counts as its decision.
+    /// Closes a drained connection. It counts as closed by the server, which takes no more requests.
     pub(super) fn end_drained<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+        if self.connections[slot as usize].retired {
+            return self.drop_connection(io, slot);
+        }
         self.tally.counts.closed_by_server += 1;
         self.life.closed_by_server += 1;
         self.release_slot(io, slot);
@@ -323,6 +367,7 @@ impl Engine {
         connection.rest = None;
         connection.unsent = false;
         connection.gathers = false;
+        connection.retired = false;
         connection.sending = false;
         // A resting slot becomes free when its rest is over.
         if connection.state != State::Resting {
@@ -342,8 +387,8 @@ impl Engine {
     }
 }
 
-/// A request that is refused more often fails. Servers that close often refuse most of a long queue
-/// of streams each time.
+/// A request that is refused more often fails. A server that closes connections often refuses most
+/// of the open streams each time.
 const REFUSALS_MAX: u8 = 100;
 
 /// Longer requests are sent in pieces of this size.

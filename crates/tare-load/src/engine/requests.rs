@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use tare_io::reactor::{Chunk, QUIET_SEND_MAX_BYTES};
 use tare_io::{DurationNs, Instant, Outgoing, Reactor};
 
-use super::connection::State;
+use super::connection::{OUTGOING_MAX_BYTES, State};
 use super::flights::{ConnectionFlights, Flight, FlightId, PendingRequest};
 use super::opening::PIECE_BYTES;
 use super::{Engine, Lifetime, Phase};
@@ -39,6 +39,8 @@ impl Engine {
             to_head: false,
             opened_for_it,
             refusals: refused.times,
+            first_begun: refused.begun.unwrap_or(now),
+            asked: refused.asked,
         };
         let flight = self.flights.begin(&mut connection.flights, flight);
         if opened_for_it {
@@ -58,7 +60,12 @@ impl Engine {
     ) {
         let connection = &mut self.connections[slot as usize];
         connection.scratch.clear();
-        let asked = self.source.next(&mut connection.scratch);
+        // A request that was refused is sent again as it was.
+        let asked = match self.flights[flight].asked {
+            Some(asked) => asked,
+            None => self.source.next(&mut connection.scratch),
+        };
+        self.flights[flight].asked = Some(asked);
         self.stop_asked |= self.source.wants_stop();
         let request = Request { flight, asked, written: &connection.scratch };
         let encoded = self.codec.encode(slot, request, &mut self.codec_output);
@@ -107,26 +114,33 @@ impl Engine {
         };
         handed = handed.and_then(|()| put(bytes, &mut connection.tls, &mut connection.outgoing));
         match handed {
-            // Others may follow on the connection in this turn, and go out with this one.
-            Ok(()) if !self.is_half_duplex => {
-                if !connection.gathers {
-                    connection.gathers = true;
-                    self.gathering.push(slot);
-                }
-            }
+            // More requests may start on this connection in this turn; all are sent at its end.
+            Ok(()) if !self.is_half_duplex => self.gather(slot),
             Ok(()) => self.send_more(io, slot, now),
             Err(text) => self.fail(io, slot, RequestFailure::Tls(text), now),
         }
     }
 
+    /// Sends what waits on a connection at the end of the turn.
+    fn gather(&mut self, slot: u32) {
+        let connection = &mut self.connections[slot as usize];
+        if !connection.gathers {
+            connection.gathers = true;
+            self.gathering.push(slot);
+        }
+    }
+
     /// Sends the requests that this turn has started on connections that carry several.
     pub(super) fn send_gathered<R: Reactor>(&mut self, io: &mut R, now: Instant) {
-        while let Some(slot) = self.gathering.pop() {
+        let mut at = 0;
+        while let Some(slot) = self.gathering.get(at).copied() {
+            at += 1;
             // Some may have closed since.
             if std::mem::take(&mut self.connections[slot as usize].gathers) {
                 self.send_more(io, slot, now);
             }
         }
+        self.gathering.clear();
     }
 
     /// Begins the other requests of a batch. The first was counted when it started; how many follow
@@ -148,11 +162,51 @@ impl Engine {
         slot: u32,
         now: Instant,
     ) -> Connected {
+        let put = self.put_codec_output(io, slot, now);
+        if put == Connected::Yes {
+            self.flush(io, slot);
+        }
+        put
+    }
+
+    /// Like [`Self::send_codec_output`]; where requests are gathered, it leaves with them.
+    pub(super) fn queue_codec_output<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        now: Instant,
+    ) -> Connected {
+        if self.codec_output.is_empty() {
+            return Connected::Yes;
+        }
+        if self.is_half_duplex {
+            return self.send_codec_output(io, slot, now);
+        }
+        let put = self.put_codec_output(io, slot, now);
+        if put == Connected::Yes {
+            self.gather(slot);
+        }
+        put
+    }
+
+    /// Appends what the codec has written to what waits to be sent.
+    pub(super) fn put_codec_output<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        now: Instant,
+    ) -> Connected {
         let connection = &mut self.connections[slot as usize];
         debug_assert!(connection.rest.is_none(), "said between the pieces of a request");
         let handed = put(&self.codec_output, &mut connection.tls, &mut connection.outgoing);
         self.codec_output.clear();
-        self.flush_handed(io, slot, handed, now)
+        let failure = match handed {
+            Ok(()) if connection.outgoing.len() <= OUTGOING_MAX_BYTES => return Connected::Yes,
+            Ok(()) => ReplyDefect::NotRead.into(),
+            Err(text) => RequestFailure::Tls(text),
+        };
+        self.fail(io, slot, failure, now);
+        Connected::No
     }
 
     pub(super) fn flush_handed<R: Reactor>(
@@ -182,6 +236,7 @@ impl Engine {
         now: Instant,
     ) {
         self.tally.counts.received_bytes += io.chunk(chunk).len() as u64;
+        self.connections[slot as usize].received = now;
         let outcome = if self.connections[slot as usize].tls.is_some() {
             self.take_ciphertext(io, slot, chunk, now)
         } else {
@@ -329,10 +384,8 @@ impl Engine {
             }
         };
         match connected {
-            Connected::Yes if !self.codec_output.is_empty() => {
-                self.send_codec_output(io, slot, now)
-            }
-            connected => connected,
+            Connected::Yes => self.queue_codec_output(io, slot, now),
+            Connected::No => Connected::No,
         }
     }
 
@@ -440,7 +493,7 @@ impl Engine {
         }
         let since = match self.config.lifetime {
             Lifetime::Kept => flight.sent,
-            Lifetime::PerRequest => flight.begun,
+            Lifetime::PerRequest => flight.first_begun,
         };
         tally.counts.completed += 1;
         tally.counts.add_status(reply.status, 1);

@@ -31,6 +31,10 @@ impl Waits {
         }
     }
 
+    pub fn is_waiting(&self, slot: u32) -> bool {
+        self.since[slot as usize].is_some()
+    }
+
     /// The slot that has waited longest, and since when.
     pub fn oldest(&self) -> Option<(u32, Instant)> {
         let slot = self.waiting.first()?;

@@ -1,6 +1,6 @@
 //! HTTP/2 (RFC 9113), as a client: frames, header compression, and the streams of a connection.
 //!
-//! Written by hand rather than on a library: the engine wants bytes in and outcomes out, with no
+//! Written by hand rather than built on a library: the engine wants bytes in and outcomes out, with no
 //! tasks and no allocation for each reply, and has to know what the server allowed at each moment.
 
 mod codec;

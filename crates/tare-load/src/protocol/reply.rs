@@ -70,15 +70,17 @@ pub enum ReplyDefect {
     NoCloseNotify,
     #[error("{ONLY_HTTP1}")]
     OnlyHttp1,
-    #[error("the server breaks HTTP/2: {what}")]
+    #[error("the server violates HTTP/2: {what}")]
     Frame { what: String },
+    #[error("the server asks for answers and does not read them")]
+    NotRead,
     #[error("the server reset the stream: {code}")]
     StreamReset { code: ErrorCode },
-    #[error("the server ended the connection: {code}")]
+    #[error("the server sent GOAWAY: {code}")]
     GoneAway { code: ErrorCode },
-    #[error("connection closed with {streams} replies unfinished")]
+    #[error("connection closed; open streams: {streams}")]
     ClosedInStreams { streams: usize },
-    #[error("{got_bytes} bytes of body where content-length says {expected_bytes}")]
+    #[error("the body has {got_bytes} bytes, content-length says {expected_bytes}")]
     WrongBody { got_bytes: u64, expected_bytes: u64 },
     #[error("the server refused the request {times} times without processing it")]
     RefusedAgain { times: u8 },

@@ -252,9 +252,9 @@ impl LoadSpec {
                 let streams = self.streams.unwrap_or(1);
                 check_range("streams", streams, STREAMS_MAX)?;
                 if self.new_connections && streams > 1 {
-                    return Err("a new connection for each request has one stream".into());
+                    return Err("streams: with new_connections each connection carries one request: leave out streams".into());
                 }
-                Ok(Version::Http2 { streams, header_table: !self.no_hpack_table })
+                Ok(Version::Http2 { streams, dynamic_table: !self.no_hpack_table })
             }
             Some(other) => Err(Invalid(format!(
                 "http = \"{}\": write \"{HTTP_1}\" or \"{HTTP_2}\"",
@@ -439,10 +439,10 @@ impl From<Load> for LoadSpec {
 impl LoadSpec {
     fn put_http(&mut self, http: Http) {
         let Http { version, paths, method, headers, body, expect, new_connections, tls } = http;
-        if let Version::Http2 { streams, header_table } = version {
+        if let Version::Http2 { streams, dynamic_table } = version {
             self.http = Some(HTTP_2.to_owned());
             self.streams = Some(streams);
-            self.no_hpack_table = !header_table;
+            self.no_hpack_table = !dynamic_table;
         }
         match paths {
             Paths::OfUrl => {}
@@ -505,7 +505,10 @@ mod tests {
             (r#"{"streams": 2}"#, "streams goes with http = \"2\""),
             (r#"{"http": "3"}"#, "http = \"3\": write \"1.1\" or \"2\""),
             (r#"{"http": "2", "streams": 0}"#, "streams = 0: write 1 to 10000"),
-            (r#"{"http": "2", "streams": 2, "new_connections": true}"#, "has one stream"),
+            (
+                r#"{"http": "2", "streams": 2, "new_connections": true}"#,
+                "each connection carries one request",
+            ),
             (r#"{"test": "tcp_rr", "http": "2"}"#, "http goes with HTTP"),
             (r#"{"random_order": true}"#, "random_order goes with paths"),
             (r#"{"test": "tcp_rr", "headers": ["a: b"]}"#, "headers goes with HTTP"),

@@ -1,5 +1,4 @@
-//! The keys of `[load]` that a variant may set for itself: the version of HTTP, and how the requests
-//! at a time are divided among connections.
+//! The keys of `[load]` that a variant may override: HTTP version, connections, streams.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +45,7 @@ mod tests {
     use crate::load::Version;
 
     #[test]
-    fn a_variant_may_divide_the_same_concurrency_otherwise() {
+    fn a_variant_may_divide_the_same_concurrency_differently() {
         let load = |keys: &str| Load::try_from(serde_json::from_str::<LoadSpec>(keys).unwrap());
         let own = |keys: &str| serde_json::from_str::<OwnLoad>(keys).unwrap();
         let base = load(r#"{"connections": 100, "http": "2", "no_hpack_table": true}"#).unwrap();

@@ -14,7 +14,7 @@ pub struct CaddySpec {
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,
-    /// HTTP/2 without TLS; with TLS, clients may choose it anyway.
+    /// HTTP/2 without TLS (h2c). With TLS, Caddy always offers HTTP/2.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub http2: bool,
 }

@@ -12,7 +12,7 @@ pub struct HaproxySpec {
     /// Size of the reply to every request.
     pub body_bytes: u32,
     pub tls: bool,
-    /// HTTP/2: with TLS besides HTTP/1.1, without it instead.
+    /// HTTP/2: with TLS in addition to HTTP/1.1, without TLS instead of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub http2: bool,
 }

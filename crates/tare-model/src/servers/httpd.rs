@@ -15,7 +15,7 @@ pub struct HttpdSpec {
     /// Size of the page that every path returns.
     pub body_bytes: u32,
     pub access_log: bool,
-    /// HTTP/2 besides HTTP/1.1, by mod_http2.
+    /// HTTP/2 in addition to HTTP/1.1, by mod_http2.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub http2: bool,
 }

@@ -15,7 +15,7 @@ pub struct NginxSpec {
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,
-    /// HTTP/2: with TLS besides HTTP/1.1, without it instead (until nginx 1.25).
+    /// HTTP/2: with TLS in addition to HTTP/1.1, without TLS instead of it (until nginx 1.25).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub http2: bool,
     /// Head and body leave in one segment, as distributions configure it; nginx's own default is off.

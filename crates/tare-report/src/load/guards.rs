@@ -38,7 +38,7 @@ fn traffic(report: &LoadReport) -> Traffic {
         completed: requests.completed,
         good: requests.good,
         failed: requests.failed + requests.unfinished_cut,
-        given_back: requests.given_back,
+        retried: requests.retried,
         cut: requests.unfinished_cut,
         errors: errors.collect(),
         status: status.collect(),

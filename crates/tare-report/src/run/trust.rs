@@ -336,7 +336,7 @@ fn short(path: &str) -> String {
 
 const PATH_CHARS_MAX: usize = 40;
 
-/// The load of all variants; what some have of their own follows.
+/// The common load, then the loads of variants that override it.
 fn load(report: &RunReport) -> String {
     let parts = &report.plan.parts;
     let own = parts.variants.iter().filter(|variant| !variant.load.is_empty());
@@ -355,9 +355,9 @@ fn in_words(load: &Load) -> String {
     };
     let connections = match http.version {
         Version::Http1 => connections,
-        Version::Http2 { streams: 1, .. } => format!("{connections} of HTTP/2"),
+        Version::Http2 { streams: 1, .. } => format!("{connections}, HTTP/2"),
         Version::Http2 { streams, .. } => {
-            format!("{connections} × {} streams of HTTP/2", count(streams.into()))
+            format!("{connections} × {} streams, HTTP/2", count(streams.into()))
         }
     };
     match load.rate() {

@@ -557,7 +557,7 @@ pub(crate) fn stopped_early(run: &Run) -> Option<String> {
     Some(match run.stopped_by.as_str() {
         "precision" | "void" => return None,
         "gates" => "gates decided after".into(),
-        "exceeded" => "ended by an exceeded limit after".into(),
+        "exceeded" => "limit exceeded after".into(),
         "max-time" => "out of time after".into(),
         "screen" => "ended early by --screen after".into(),
         "rounds" => "stopped by --rounds after".into(),
@@ -578,7 +578,7 @@ fn stopped(run: &Run) -> String {
     }
     match run.stopped_by.as_str() {
         "gates" => "stopped: every gate is decided".into(),
-        "exceeded" => "stopped: the check has found a limit exceeded".into(),
+        "exceeded" => "stopped: a limit of the check is exceeded".into(),
         "precision" => format!("stopped: all that was asked is known to {precision}"),
         "max-time" => format!("stopped by the time limit before all was known to {precision}"),
         "screen" => "stopped by --screen: --max-time is too short to decide this check".into(),

@@ -50,7 +50,7 @@ impl Load {
         };
         let config = EngineConfig {
             endpoint: world::endpoint(),
-            protocol: Protocol::Http2 { streams: self.streams, header_table: true },
+            protocol: Protocol::Http2 { streams: self.streams, dynamic_table: true },
             sockets: Default::default(),
             bind: Vec::new(),
             connections: self.connections,
@@ -91,7 +91,7 @@ fn world(behaviour: Behaviour, http2: Http2Behaviour) -> World {
 const SECOND: DurationNs = DurationNs::from_secs(1);
 
 #[test]
-fn streams_are_as_good_as_connections() {
+fn streams_carry_as_much_as_connections() {
     let delay = Delay::Fixed(DurationNs::from_ms(1));
     let world = world(Behaviour { delay, ..Behaviour::default() }, Http2Behaviour::default());
     let outcome = Load::default().run(&world, SECOND);
@@ -119,7 +119,7 @@ fn a_queue_sees_the_requests_of_all_streams() {
 }
 
 #[test]
-fn what_the_server_allows_is_obeyed_and_waited_for() {
+fn stream_limits_are_obeyed_and_the_wait_counts() {
     let delay = Delay::Fixed(DurationNs::from_ms(1));
     let behaviour = Behaviour { delay, ..Behaviour::default() };
     let limited = Http2Behaviour { streams: vec![3], ..Http2Behaviour::default() };
@@ -128,7 +128,7 @@ fn what_the_server_allows_is_obeyed_and_waited_for() {
     let completed = outcome.tally.counts.completed as f64;
     assert!((completed / expected - 1.0).abs() < 0.01, "{completed}, not {expected}");
     assert_eq!(outcome.stats.get(Counter::Refused), 0);
-    // At a rate that three streams cannot carry, requests wait for a stream, which counts.
+    // At a rate that three streams hardly carry, requests wait for a stream, and the wait counts.
     let limited = Http2Behaviour { streams: vec![3], ..Http2Behaviour::default() };
     let load = Load { rate: Some(2900.0), connections: 1, ..Load::default() };
     let outcome = load.run(&world(behaviour.clone(), limited), SECOND);
@@ -144,13 +144,13 @@ fn what_the_server_allows_is_obeyed_and_waited_for() {
 }
 
 #[test]
-fn a_connection_that_says_goodbye_loses_no_request() {
+fn goaway_loses_no_request() {
     let behaviour = Behaviour { close_after: Some(100), ..Behaviour::default() };
     let outcome = Load::default().run(&world(behaviour, Http2Behaviour::default()), SECOND);
     let counts = &outcome.tally.counts;
     assert!(counts.completed > 100_000 && counts.failed == 0, "{counts:?}");
     assert!(counts.refused > 0, "requests behind the last are sent again");
-    // Each reply but those to the last requests belongs to a connection of a hundred.
+    // Every connection but the last ones carries a hundred requests.
     let connections = outcome.stats.get(Counter::Connections);
     let expected = outcome.stats.get(Counter::Requests) / 100;
     assert!(connections.abs_diff(expected) <= 3, "{connections} connections, not {expected}");
@@ -169,6 +169,29 @@ fn timeouts_cancel_streams_and_keep_connections() {
     assert_eq!(outcome.stats.get(Counter::Connections), 2);
     let cancelled = outcome.stats.get(Counter::Cancelled);
     assert!(cancelled >= counts.failed && cancelled <= counts.failed + 20, "{cancelled}");
+}
+
+#[test]
+fn a_server_that_allows_no_stream_delays_nothing_beyond_the_timeout() {
+    let nothing = Http2Behaviour { streams: vec![0], ..Http2Behaviour::default() };
+    let load = Load { timeout: DurationNs::from_ms(100), ..Load::default() };
+    let outcome = load.run(&world(Behaviour::default(), nothing), SECOND);
+    let counts = &outcome.tally.counts;
+    assert_eq!(counts.completed, 0);
+    assert!(counts.failed >= 10 && counts.closed_by_client >= 10, "{counts:?}");
+}
+
+#[test]
+fn a_silent_connection_takes_no_more_requests() {
+    // Every request on it waits for longer than its timeout, and nothing else comes.
+    let behaviour =
+        Behaviour { delay: Delay::Fixed(DurationNs::from_secs(5)), ..Behaviour::default() };
+    let load = Load { timeout: DurationNs::from_ms(100), connections: 1, ..Load::default() };
+    let outcome = load.run(&world(behaviour, Http2Behaviour::default()), SECOND);
+    assert!(outcome.tally.counts.failed >= 90, "{:?}", outcome.tally.counts);
+    let connections = outcome.stats.get(Counter::Connections);
+    // On a new one the server's settings have arrived, so its second timeout ends it.
+    assert!((4..=6).contains(&connections), "{connections}");
 }
 
 #[test]

@@ -41,17 +41,18 @@ pub struct LoadArgs {
     #[arg(long, value_name = "DURATION", default_value_t = TIMEOUT, value_parser = positive_duration)]
     timeout: DurationNs,
 
-    /// Ask by HTTP/2: by TLS's choice (ALPN) over https://, else without asking first
+    /// Use HTTP/2: negotiated with ALPN over https://, with prior knowledge over http://
     #[arg(long, conflicts_with = "http1_1")]
     http2: bool,
-    /// Ask by HTTP/1.1, the default
+    /// Use HTTP/1.1 (the default)
     #[arg(long = "http1.1")]
     http1_1: bool,
-    /// HTTP/2: requests at a time on each connection, if the server allows as many; default: 1
+    /// HTTP/2: concurrent streams on each connection, or fewer if the server's limit is lower;
+    /// default: 1
     #[arg(long, value_name = "N", requires = "http2",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(STREAMS_MAX)))]
     streams: Option<u32>,
-    /// HTTP/2: send all headers as text, instead of referring to those of earlier requests
+    /// HTTP/2: do not use HPACK's dynamic table: each request carries all of its headers
     #[arg(long, requires = "http2")]
     no_hpack_table: bool,
 

@@ -89,14 +89,14 @@ pub struct TargetArgs {
     /// Send the head in four pieces, this far apart
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     slow_head: Option<DurationNs>,
-    /// Speak HTTP/2 (and no HTTP/1.1): by ALPN with --tls, else from the first byte
+    /// Serve HTTP/2 instead of HTTP/1.1: by ALPN with --tls, else with prior knowledge
     #[arg(long, conflicts_with_all = ["defect", "slow_head"])]
     http2: bool,
-    /// HTTP/2: most streams at a time on a connection; several limits are in force in turn, each
-    /// for 100 requests: 100,2
+    /// HTTP/2: limit of concurrent streams on a connection; of several (100,2), the next applies
+    /// after every 100 requests
     #[arg(long, value_name = "LIST", requires = "http2", value_delimiter = ',')]
     max_streams: Vec<u32>,
-    /// HTTP/2: share of requests (0 to 1) given back unprocessed (REFUSED_STREAM)
+    /// HTTP/2: share of requests (0 to 1) refused with REFUSED_STREAM
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
           requires = "http2")]
     refuse_rate: f64,
@@ -205,7 +205,7 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
         _ => None,
     };
     let tls = tls.transpose().map_err(|error| Failure::usage(error.to_string()))?;
-    let tls = tls.map(|tls| if args.http2 { tls.choosing(http2::ALPN) } else { tls });
+    let tls = tls.map(|tls| if args.http2 { tls.with_alpn(http2::ALPN) } else { tls });
     if let (Some(path), Some(tls)) = (&args.write_cert, &tls)
         && let Some(pem) = &tls.certificate_pem
     {

@@ -161,7 +161,7 @@ fn requests(total: &Tally) -> Requests {
         completed: total.counts.completed,
         good: total.counts.good,
         failed: total.counts.failed,
-        given_back: total.counts.refused,
+        retried: total.counts.refused,
         held: total.counts.held,
         waited: total.counts.waited,
         unfinished: total.counts.unfinished(),

@@ -25,7 +25,7 @@ fn replay(name: &str, check: impl Fn(&[u8])) {
 }
 
 #[test]
-fn kept_streams_end_the_same_however_they_are_cut() {
+fn kept_http2_inputs_end_the_same_however_they_are_cut() {
     replay("http2", http2::check);
 }
 

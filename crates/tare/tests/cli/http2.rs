@@ -16,7 +16,7 @@ fn codes(report: &LoadReport) -> Vec<String> {
 }
 
 #[test]
-fn loads_say_how_many_requests_were_under_way() {
+fn output_shows_version_and_streams() {
     let server = server(Http2Behaviour::default());
     let load = |more: &[&str]| {
         tare(&[&["load", &server.url(), "--http2", "-n", "500"], more].concat()).success()
@@ -33,13 +33,13 @@ fn loads_say_how_many_requests_were_under_way() {
 }
 
 #[test]
-fn what_the_server_does_to_streams_is_named() {
+fn refusals_limits_and_goaway_are_reported() {
     let refusing = Http2Behaviour { refuse_rate: 0.05, ..Http2Behaviour::default() };
     let refusing = server(refusing);
     let report = load_json(&[&refusing.url(), "--http2", "--streams", "8", "-n", "3000"]);
     assert_eq!((report.requests.good, report.requests.failed), (3000, 0));
-    assert!(report.requests.given_back > 50, "{:?}", report.requests);
-    assert!(codes(&report).contains(&"given-back".to_owned()), "{:?}", codes(&report));
+    assert!(report.requests.retried > 50, "{:?}", report.requests);
+    assert!(codes(&report).contains(&"retried".to_owned()), "{:?}", codes(&report));
 
     let limited = server(Http2Behaviour { streams: vec![2], ..Http2Behaviour::default() });
     let report = load_json(&[&limited.url(), "--http2", "--streams", "8", "-n", "3000"]);
@@ -57,18 +57,23 @@ fn what_the_server_does_to_streams_is_named() {
 }
 
 #[test]
-fn a_server_of_the_other_version_is_named_in_one_line() {
+fn a_server_of_the_other_version_is_reported_in_one_line() {
     let (one, two) = (Server::start(Behaviour::default()), server(Http2Behaviour::default()));
     let tls = Server::with_tls(Behaviour::default());
-    tare(&["load", &one.url(), "--http2", "-n", "10"]).fails(4, "does not speak HTTP/2 here");
-    tare(&["load", &tls.url(), "-k", "--http2", "-n", "10"]).fails(4, "does not speak HTTP/2 here");
-    tare(&["load", &two.url(), "-n", "10"]).fails(4, "the server speaks HTTP/2 only: --http2");
+    tare(&["load", &one.url(), "--http2", "-n", "10"])
+        .fails(4, "does not speak HTTP/2 on this port");
+    tare(&["load", &tls.url(), "-k", "--http2", "-n", "10"])
+        .fails(4, "does not speak HTTP/2 on this port");
+    tare(&["load", &two.url(), "-n", "10"]).fails(4, "the server speaks only HTTP/2: use --http2");
     for (words, why) in [
         (&["--streams", "4"][..], "--http2"),
         (&["--http2", "--http1.1"], "cannot be used with"),
         (&["--http2", "--streams", "0"], "0 is not in 1..=10000"),
-        (&["--http2", "-H", "Connection: close"], "HTTP/2 has no such header"),
-        (&["--http2", "--new-connections", "--streams", "2"], "has one stream"),
+        (&["--http2", "-H", "Connection: close"], "is not allowed in HTTP/2"),
+        (
+            &["--http2", "--new-connections", "--streams", "2"],
+            "each connection carries one request",
+        ),
     ] {
         tare(&[&["load", &two.url(), "-n", "1"], words].concat()).fails(2, why);
     }
@@ -91,7 +96,7 @@ fn variants_may_divide_the_same_requests_among_streams() {
     let path = desk.file("streams.toml", &good);
     let path = path.to_str().unwrap();
     let ran = desk.tare(&["run", path, "-q"]).measured();
-    let words = "6 connections; two: 2 connections × 3 streams of HTTP/2";
+    let words = "6 connections; two: 2 connections × 3 streams, HTTP/2";
     assert!(ran.stdout.contains(words), "{}", ran.story());
     assert!(!ran.stdout.contains("replies differ"), "{}", ran.story());
     for (load, why) in [

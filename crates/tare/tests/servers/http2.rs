@@ -1,4 +1,4 @@
-//! HTTP/2 with servers that people have: every request is answered, on kept connections and on new
+//! HTTP/2 against common servers: every request is answered, on kept connections and on new
 //! ones, with bodies and without, with TLS and without.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn compared(kind: &str, settings: &str) {
         assert!(variant.errors.is_empty(), "{kind}: {:?}", variant.errors);
         assert_eq!(variant.status.keys().collect::<Vec<_>>(), ["200"], "{kind}");
     }
-    for code in ["errors", "count-mismatch", "unequal-reply", "given-back", "littles-law"] {
+    for code in ["errors", "count-mismatch", "unequal-reply", "retried", "littles-law"] {
         no_guard(&report, code);
     }
 }

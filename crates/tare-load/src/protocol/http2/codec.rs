@@ -14,13 +14,15 @@ pub struct Http2 {
     /// Requests at a time on each connection, if the server allows as many.
     streams: u32,
     wanted: Wanted,
+    /// The stream of each flight.
+    ids: Vec<u32>,
     connections: Vec<Connection>,
 }
 
 impl Http2 {
     pub fn new(slots: u32, streams: u32, wanted: &Wanted, requests: Http2Requests) -> Self {
         let connections = (0..slots).map(|_| Connection::new(wanted)).collect();
-        Self { requests, streams, wanted: wanted.clone(), connections }
+        Self { requests, streams, wanted: wanted.clone(), ids: Vec::new(), connections }
     }
 }
 
@@ -54,7 +56,13 @@ impl Codec for Http2 {
             // Scripts write requests of HTTP/1.1, which `Http2Requests` refuses.
             NextRequest::Written { .. } => 0,
         };
-        self.connections[slot as usize].send(&self.requests, at, request.flight, out);
+        let connection = &mut self.connections[slot as usize];
+        let id = connection.send(&self.requests, at, request.flight, out);
+        let index = request.flight.index();
+        if index >= self.ids.len() {
+            self.ids.resize(index + 1, 0);
+        }
+        self.ids[index] = id;
         Encoded { bytes: RequestBytes::Added, requests: 1, to_head: self.requests.to_head }
     }
 
@@ -88,7 +96,7 @@ impl Codec for Http2 {
     }
 
     fn cancel(&mut self, slot: u32, flight: FlightId, out: &mut Vec<u8>) -> bool {
-        self.connections[slot as usize].cancel(flight, out);
+        self.connections[slot as usize].cancel(self.ids[flight.index()], out);
         true
     }
 
@@ -97,5 +105,5 @@ impl Codec for Http2 {
     }
 }
 
-/// The protocol's name in TLS.
+/// The name of HTTP/2 in ALPN.
 pub const ALPN: &[u8] = b"h2";

@@ -3,15 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::frame::{self, ErrorCode, HEAD_BYTES, Head, Kind, Setting};
+use super::frame::{self, ErrorCode, FrameHeader, HEADER_BYTES, Kind, Setting};
 use super::hpack::{self, Decoder};
 use super::requests::{BlockOf, Http2Requests};
 use crate::codec::{ConnectionFlights, Decoded, FlightId, Room};
 use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
 
-/// What the server may send on a stream, and on the connection, before an update: about what
-/// browsers and Go's client allow.
+/// Our flow-control windows: about as large as those of browsers and of Go's client.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// Longest header block, in one frame or several.
@@ -19,23 +18,24 @@ const BLOCK_BYTES_MAX: usize = 64 << 10;
 /// Longer blocks are not remembered.
 const MEMO_BYTES_MAX: usize = 4096;
 const INTERIM_MAX: u8 = 100;
-/// How the alert begins with which a TLS server answers a client without TLS.
+/// The start of the alert with which a TLS server answers a client without TLS.
 const TLS_ALERT: &[u8] = &[0x15, 3];
 
 pub struct Connection {
     /// A frame that has not arrived whole.
     partial: Vec<u8>,
     /// Bytes that are still to come of a DATA frame, whose head is this.
-    data: Option<(Head, u32)>,
+    data: Option<(FrameHeader, u32)>,
     /// A header block that continues in the next frame, and its HEADERS frame.
     block: Vec<u8>,
-    block_head: Option<Head>,
+    block_header: Option<FrameHeader>,
     decoder: Decoder,
     memo: Memo,
     streams: HashMap<u32, Stream, BuildHasherDefault<IdHasher>>,
     next_stream: u32,
+    wanted_streams: u32,
     /// Requests that the server will not process, not handed to the engine yet.
-    refused: Vec<FlightId>,
+    unprocessed: Vec<Decoded>,
     /// Streams whose bodies are not sent yet.
     pouring: VecDeque<u32>,
     peer: Peer,
@@ -52,10 +52,10 @@ pub struct Connection {
     pub has_capture: bool,
 }
 
-/// What the server has said that it allows.
+/// The server's settings.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
-    /// Its settings have arrived.
+    /// They have arrived.
     settled: bool,
     streams: u32,
     window: u32,
@@ -63,14 +63,14 @@ struct Peer {
     table_bytes: u32,
 }
 
-/// What the server's header table holds.
+/// What the server's dynamic table holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Table {
     Empty,
     Filled,
-    /// The server has changed the size that it allows: the next block has to begin with the new one.
+    /// The server has changed its size: the next block has to begin with an update.
     Resized,
-    /// Not used: too small for our fields, or not wanted.
+    /// Not used: too small for our fields, or disabled.
     Unused,
 }
 
@@ -97,10 +97,12 @@ struct Stream {
 struct ReplyHead {
     status: u16,
     length: Option<u64>,
+    /// A field is not what it must be, or there twice.
+    is_malformed: bool,
 }
 
-/// The last block that changed nothing in the table, and its meaning: servers send the same head
-/// until its date changes.
+/// The last block that left the dynamic table unchanged, and its meaning: servers send the same
+/// fields until the date changes.
 #[derive(Debug, Default)]
 struct Memo {
     block: Vec<u8>,
@@ -108,7 +110,7 @@ struct Memo {
     head: ReplyHead,
 }
 
-/// Stream numbers are spread well by a multiplication.
+/// A multiplication is enough for stream identifiers.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -132,12 +134,13 @@ impl Connection {
             partial: Vec::new(),
             data: None,
             block: Vec::new(),
-            block_head: None,
+            block_header: None,
             decoder: Decoder::default(),
             memo: Memo::default(),
             streams: HashMap::default(),
             next_stream: 1,
-            refused: Vec::new(),
+            wanted_streams: 1,
+            unprocessed: Vec::new(),
             pouring: VecDeque::new(),
             peer: Peer {
                 settled: false,
@@ -156,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Begins a connection with what a client sends first.
+    /// Begins a connection: preface, SETTINGS and WINDOW_UPDATE.
     pub fn begin(
         &mut self,
         wanted: &Wanted,
@@ -168,7 +171,7 @@ impl Connection {
         let table = if requests.uses_table { Table::Empty } else { Table::Unused };
         *self = Self { streams: kept, table, ..Self::new(wanted) };
         self.streams.clear();
-        self.streams.reserve(streams as usize);
+        self.wanted_streams = streams;
         out.extend_from_slice(frame::PREFACE);
         let settings =
             [(Setting::ENABLE_PUSH, 0), (Setting::INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES)];
@@ -181,17 +184,25 @@ impl Connection {
     pub fn room(&self, streams: u32) -> Room {
         match self.goaway {
             Some(_) => Room::Draining,
-            None if self.next_stream > frame::STREAM_ID_MAX => Room::Draining,
+            // Some identifiers are left unused, so that none is too many.
+            None if self.next_stream > frame::STREAM_ID_MAX - 2 * streams => Room::Draining,
             None if self.peer.settled => Room::Ready(streams.min(self.peer.streams)),
             None => Room::Ready(1),
         }
     }
 
-    pub fn send(&mut self, requests: &Http2Requests, at: u32, flight: FlightId, out: &mut Vec<u8>) {
+    /// Sends a request, and returns its stream.
+    pub fn send(
+        &mut self,
+        requests: &Http2Requests,
+        at: u32,
+        flight: FlightId,
+        out: &mut Vec<u8>,
+    ) -> u32 {
         let id = self.next_stream;
         self.next_stream += 2;
         let start = out.len();
-        out.resize(start + HEAD_BYTES, 0);
+        out.resize(start + HEADER_BYTES, 0);
         let block = self.next_block(requests, out);
         out.extend_from_slice(requests.block(at, block));
         let has_body = !requests.body.is_empty();
@@ -212,9 +223,10 @@ impl Connection {
         if has_body {
             self.pouring.push_back(id);
         }
+        id
     }
 
-    /// Chooses the form of the next block, and writes what has to stand before it.
+    /// Chooses the form of the next block, and writes the updates of the table's size before it.
     fn next_block(&mut self, requests: &Http2Requests, out: &mut Vec<u8>) -> BlockOf {
         if self.table == Table::Resized {
             // Empties the table first, so that what it holds is known.
@@ -239,17 +251,17 @@ impl Connection {
     /// Writes the heads of the frames that a block takes; there is room for the first.
     fn finish_block(&self, id: u32, start: usize, flags: u8, out: &mut Vec<u8>) {
         let most = self.peer.payload as usize;
-        let block_bytes = out.len() - start - HEAD_BYTES;
+        let block_bytes = out.len() - start - HEADER_BYTES;
         let first = |bytes: usize, flags| {
-            Head { bytes: bytes as u32, kind: Kind::Headers, flags, stream: id }.bytes()
+            FrameHeader { bytes: bytes as u32, kind: Kind::Headers, flags, stream: id }.bytes()
         };
-        let place = start..start + HEAD_BYTES;
+        let place = start..start + HEADER_BYTES;
         if block_bytes <= most {
-            let head = first(block_bytes, flags | frame::END_HEADERS);
-            return out[place].copy_from_slice(&head);
+            let header = first(block_bytes, flags | frame::END_HEADERS);
+            return out[place].copy_from_slice(&header);
         }
         out[place].copy_from_slice(&first(most, flags));
-        let rest = out.split_off(start + HEAD_BYTES + most);
+        let rest = out.split_off(start + HEADER_BYTES + most);
         let pieces = rest.chunks(most);
         let last = pieces.len() - 1;
         for (nth, piece) in pieces.enumerate() {
@@ -290,18 +302,16 @@ impl Connection {
     }
 
     pub fn has_more(&self) -> bool {
-        !self.refused.is_empty()
+        !self.unprocessed.is_empty()
     }
 
     pub fn capture(&mut self) -> Option<&mut Capture> {
         self.capture.as_mut().filter(|_| self.has_capture)
     }
 
-    /// Gives a request up; the connection goes on.
-    pub fn cancel(&mut self, flight: FlightId, out: &mut Vec<u8>) {
-        let found = self.streams.iter().find(|(_, stream)| stream.flight == flight);
-        if let Some(id) = found.map(|(id, _)| *id) {
-            self.forget(id);
+    /// Cancels a request; the connection stays open.
+    pub fn cancel(&mut self, id: u32, out: &mut Vec<u8>) {
+        if self.forget(id).is_some() {
             frame::put_reset(id, ErrorCode::CANCEL, out);
         }
     }
@@ -313,7 +323,7 @@ impl Connection {
         self.streams.remove(&id)
     }
 
-    /// Says why the server may have closed the connection before all replies were whole.
+    /// The likely reason for a close before all replies were whole.
     pub fn closed(&self) -> ReplyDefect {
         match self.goaway {
             _ if self.partial.starts_with(TLS_ALERT) => ReplyDefect::Tls,
@@ -333,8 +343,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         self.has_capture = false;
-        if let Some(flight) = self.refused.pop() {
-            return Ok(Some(Decoded::Refused(flight)));
+        if let Some(outcome) = self.unprocessed.pop() {
+            return Ok(Some(outcome));
         }
         while !input.is_empty() {
             let outcome = self.step(input, flights, out).map_err(|Broken { code, defect }| {
@@ -355,35 +365,35 @@ impl Connection {
         flights: &mut ConnectionFlights<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, Broken> {
-        if let Some((head, left)) = self.data {
+        if let Some((header, left)) = self.data {
             let n = (left as usize).min(input.len());
             let (piece, behind) = input.split_at(n);
             *input = behind;
             let left = left - n as u32;
-            self.data = (left > 0).then_some((head, left));
-            self.take_data(head.stream, piece)?;
-            return if left == 0 { self.end_data(head, out) } else { Ok(None) };
+            self.data = (left > 0).then_some((header, left));
+            self.take_data(header.stream, piece)?;
+            return if left == 0 { self.end_data(header, out) } else { Ok(None) };
         }
         if !self.partial.is_empty() {
             return self.step_partial(input, flights, out);
         }
         if let Some(bytes) = input.first_chunk() {
-            let head = Head::read(bytes);
-            self.check_head(head, bytes)?;
-            if head.kind == Kind::Data && !head.has(frame::PADDED) {
-                *input = &input[HEAD_BYTES..];
-                self.begin_data(head, out)?;
-                return match head.bytes {
-                    0 => self.end_data(head, out),
+            let header = FrameHeader::read(bytes);
+            self.check_header(header, bytes)?;
+            if header.kind == Kind::Data && !header.has(frame::PADDED) {
+                *input = &input[HEADER_BYTES..];
+                self.begin_data(header, out)?;
+                return match header.bytes {
+                    0 => self.end_data(header, out),
                     left => {
-                        self.data = Some((head, left));
+                        self.data = Some((header, left));
                         Ok(None)
                     }
                 };
             }
-            if let Some(payload) = input[HEAD_BYTES..].get(..head.bytes as usize) {
-                *input = &input[HEAD_BYTES + payload.len()..];
-                return self.on_frame(head, payload, flights, out);
+            if let Some(payload) = input[HEADER_BYTES..].get(..header.bytes as usize) {
+                *input = &input[HEADER_BYTES + payload.len()..];
+                return self.on_frame(header, payload, flights, out);
             }
         }
         self.partial.extend_from_slice(input);
@@ -403,61 +413,68 @@ impl Connection {
             partial.extend_from_slice(&input[..n]);
             *input = &input[n..];
         };
-        fill(&mut self.partial, HEAD_BYTES);
+        fill(&mut self.partial, HEADER_BYTES);
         let Some(bytes) = self.partial.first_chunk() else { return Ok(None) };
-        let head = Head::read(bytes);
-        self.check_head(head, bytes)?;
-        if head.kind == Kind::Data && !head.has(frame::PADDED) {
+        let header = FrameHeader::read(bytes);
+        self.check_header(header, bytes)?;
+        if header.kind == Kind::Data && !header.has(frame::PADDED) {
             self.partial.clear();
-            self.begin_data(head, out)?;
-            if head.bytes == 0 {
-                return self.end_data(head, out);
+            self.begin_data(header, out)?;
+            if header.bytes == 0 {
+                return self.end_data(header, out);
             }
-            self.data = Some((head, head.bytes));
+            self.data = Some((header, header.bytes));
             return Ok(None);
         }
-        let whole = HEAD_BYTES + head.bytes as usize;
+        let whole = HEADER_BYTES + header.bytes as usize;
         fill(&mut self.partial, whole);
         if self.partial.len() < whole {
             return Ok(None);
         }
         let partial = std::mem::take(&mut self.partial);
-        let outcome = self.on_frame(head, &partial[HEAD_BYTES..], flights, out);
+        let outcome = self.on_frame(header, &partial[HEADER_BYTES..], flights, out);
         self.partial = partial;
         self.partial.clear();
         outcome
     }
 
     /// Checks what can be known of a frame before its payload has arrived.
-    fn check_head(&self, head: Head, bytes: &[u8; HEAD_BYTES]) -> Result<(), Broken> {
-        if !self.peer.settled && head.kind != Kind::Settings {
+    fn check_header(&self, header: FrameHeader, bytes: &[u8; HEADER_BYTES]) -> Result<(), Broken> {
+        if !self.peer.settled && header.kind != Kind::Settings {
             return Err(Broken::protocol(match bytes {
                 [b'H', b'T', b'T', b'P', b'/', ..] => ReplyDefect::OnlyHttp1,
-                _ => ReplyDefect::Frame { what: "the first frame is no SETTINGS".into() },
+                _ => ReplyDefect::Frame {
+                    what: format!("the first frame is {}, not SETTINGS", header.kind),
+                },
             }));
         }
-        if head.bytes > frame::PAYLOAD_BYTES {
-            let what = format!("a frame of {} bytes, over {}", head.bytes, frame::PAYLOAD_BYTES);
+        if header.bytes > frame::PAYLOAD_BYTES {
+            let what = format!("a frame of {} bytes, over {}", header.bytes, frame::PAYLOAD_BYTES);
             return Err(Broken::frame(ErrorCode::FRAME_SIZE, what));
         }
-        if let Some(open) = self.block_head
-            && (head.kind != Kind::Continuation || head.stream != open.stream)
+        if let Some(open) = self.block_header
+            && (header.kind != Kind::Continuation || header.stream != open.stream)
         {
-            let what = "a frame within a header block that is not its continuation";
+            let what =
+                format!("a {} frame in a header block, instead of its CONTINUATION", header.kind);
             return Err(Broken::frame(ErrorCode::PROTOCOL, what));
         }
-        let of_stream = match head.kind {
-            Kind::Data | Kind::Headers | Kind::Reset | Kind::Continuation => true,
+        let of_stream = match header.kind {
+            Kind::Data | Kind::Headers | Kind::RstStream | Kind::Continuation => true,
             Kind::Settings | Kind::Ping | Kind::GoAway => false,
-            Kind::Push => {
-                return Err(Broken::frame(ErrorCode::PROTOCOL, "a push, which was declined"));
+            Kind::PushPromise => {
+                return Err(Broken::frame(
+                    ErrorCode::PROTOCOL,
+                    "PUSH_PROMISE, though push is disabled",
+                ));
             }
-            Kind::WindowUpdate => head.stream != 0,
+            Kind::WindowUpdate => header.stream != 0,
             Kind::Priority | Kind::Unknown(_) => return Ok(()),
         };
-        let was_opened = head.stream % 2 == 1 && head.stream < self.next_stream;
-        if of_stream != (head.stream != 0) || (of_stream && !was_opened) {
-            let what = format!("a frame on stream {}, which was not opened", head.stream);
+        let was_opened = header.stream % 2 == 1 && header.stream < self.next_stream;
+        if of_stream != (header.stream != 0) || (of_stream && !was_opened) {
+            let state = if was_opened || header.stream == 0 { "" } else { "idle " };
+            let what = format!("a {} frame on {state}stream {}", header.kind, header.stream);
             return Err(Broken::frame(ErrorCode::PROTOCOL, what));
         }
         Ok(())
@@ -465,7 +482,7 @@ impl Connection {
 
     fn on_frame(
         &mut self,
-        head: Head,
+        header: FrameHeader,
         payload: &[u8],
         flights: &mut ConnectionFlights<'_>,
         out: &mut Vec<u8>,
@@ -473,32 +490,32 @@ impl Connection {
         let sized = |allowed: bool| match allowed {
             true => Ok(()),
             false => {
-                let what = format!("a {:?} frame of {} bytes", head.kind, head.bytes);
+                let what = format!("a {} frame of {} bytes", header.kind, header.bytes);
                 Err(Broken::frame(ErrorCode::FRAME_SIZE, what))
             }
         };
         let content = || {
-            let what = "a frame with more pads than payload";
-            frame::content(head, payload).ok_or_else(|| Broken::frame(ErrorCode::PROTOCOL, what))
+            let what = "padding that is longer than the payload";
+            frame::content(header, payload).ok_or_else(|| Broken::frame(ErrorCode::PROTOCOL, what))
         };
-        match head.kind {
+        match header.kind {
             Kind::Data => {
                 let content = content()?;
-                self.begin_data(head, out)?;
-                self.take_data(head.stream, content)?;
-                return self.end_data(head, out);
+                self.begin_data(header, out)?;
+                self.take_data(header.stream, content)?;
+                return self.end_data(header, out);
             }
-            Kind::Headers if head.has(frame::END_HEADERS) => {
-                return self.on_block(head, content()?, flights, out);
+            Kind::Headers if header.has(frame::END_HEADERS) => {
+                return self.on_block(header, content()?, flights, out);
             }
             Kind::Headers => {
                 self.block.clear();
                 self.block.extend_from_slice(content()?);
-                self.block_head = Some(head);
+                self.block_header = Some(header);
             }
             Kind::Continuation => {
-                let Some(first) = self.block_head else {
-                    let what = "a continuation without a header block";
+                let Some(first) = self.block_header else {
+                    let what = "CONTINUATION without HEADERS";
                     return Err(Broken::frame(ErrorCode::PROTOCOL, what));
                 };
                 self.block.extend_from_slice(payload);
@@ -506,47 +523,48 @@ impl Connection {
                     let defect = ReplyDefect::HeadTooLong { limit_bytes: BLOCK_BYTES_MAX };
                     return Err(Broken { code: ErrorCode::ENHANCE_YOUR_CALM, defect });
                 }
-                if head.has(frame::END_HEADERS) {
-                    self.block_head = None;
+                if header.has(frame::END_HEADERS) {
+                    self.block_header = None;
                     let block = std::mem::take(&mut self.block);
                     let outcome = self.on_block(first, &block, flights, out);
                     self.block = block;
                     return outcome;
                 }
             }
-            Kind::Reset => {
-                sized(head.bytes == 4)?;
-                return Ok(self.on_reset(head.stream, ErrorCode(frame::number(payload))));
+            Kind::RstStream => {
+                sized(header.bytes == 4)?;
+                return Ok(self.on_reset(header.stream, ErrorCode(frame::number(payload))));
             }
-            Kind::Settings if head.has(frame::ACK) => sized(head.bytes == 0)?,
+            Kind::Settings if header.has(frame::ACK) => sized(header.bytes == 0)?,
             Kind::Settings => {
-                sized(head.bytes.is_multiple_of(6))?;
+                sized(header.bytes.is_multiple_of(6))?;
                 self.on_settings(payload)?;
                 frame::put(Kind::Settings, frame::ACK, 0, &[], out);
             }
             Kind::Ping => {
-                sized(head.bytes == 8)?;
-                if !head.has(frame::ACK) {
+                sized(header.bytes == 8)?;
+                if !header.has(frame::ACK) {
                     frame::put(Kind::Ping, frame::ACK, 0, payload, out);
                 }
             }
             Kind::GoAway => {
-                sized(head.bytes >= 8)?;
+                sized(header.bytes >= 8)?;
                 let last = frame::number(payload) & frame::STREAM_ID_MAX;
                 self.on_goaway(last, ErrorCode(frame::number(&payload[4..])));
-                return Ok(self.refused.pop().map(Decoded::Refused));
+                return Ok(self.unprocessed.pop());
             }
             Kind::WindowUpdate => {
-                sized(head.bytes == 4)?;
-                return self.on_window_update(head.stream, frame::number(payload), out);
+                sized(header.bytes == 4)?;
+                return self.on_window_update(header.stream, frame::number(payload), out);
             }
-            Kind::Priority | Kind::Push | Kind::Unknown(_) => {}
+            Kind::Priority | Kind::PushPromise | Kind::Unknown(_) => {}
         }
         Ok(None)
     }
 
     fn on_settings(&mut self, payload: &[u8]) -> Result<(), Broken> {
-        self.peer.settled = true;
+        let is_first = !std::mem::replace(&mut self.peer.settled, true);
+        let mut window = self.peer.window;
         for (setting, value) in frame::settings(payload) {
             match setting {
                 Setting::HEADER_TABLE_SIZE => {
@@ -559,27 +577,32 @@ impl Connection {
                 }
                 Setting::MAX_CONCURRENT_STREAMS => self.peer.streams = value,
                 Setting::INITIAL_WINDOW_SIZE => {
-                    let more = i64::from(value) - i64::from(self.peer.window);
-                    self.peer.window = value;
-                    let windows = self.streams.values_mut().map(|stream| &mut stream.send_window);
-                    let mut is_over = i64::from(value) > frame::WINDOW_BYTES_MAX;
-                    for window in windows {
-                        *window += more;
-                        is_over |= *window > frame::WINDOW_BYTES_MAX;
-                    }
-                    if is_over {
+                    if i64::from(value) > frame::WINDOW_BYTES_MAX {
                         return Err(Broken::window());
                     }
+                    window = value;
                 }
                 Setting::MAX_FRAME_SIZE => {
                     if !(frame::PAYLOAD_BYTES..=frame::PAYLOAD_BYTES_MAX).contains(&value) {
-                        let what = format!("a limit of {value} bytes for frames");
+                        let what = format!("SETTINGS_MAX_FRAME_SIZE of {value}");
                         return Err(Broken::frame(ErrorCode::PROTOCOL, what));
                     }
                     self.peer.payload = value;
                 }
                 _ => {}
             }
+        }
+        // Applied once, however often the frame changes it.
+        let more = i64::from(window) - i64::from(self.peer.window);
+        self.peer.window = window;
+        for stream in self.streams.values_mut().filter(|_| more != 0) {
+            stream.send_window += more;
+            if stream.send_window > frame::WINDOW_BYTES_MAX {
+                return Err(Broken::window());
+            }
+        }
+        if is_first {
+            self.streams.reserve(self.wanted_streams.min(self.peer.streams) as usize);
         }
         Ok(())
     }
@@ -593,17 +616,12 @@ impl Connection {
         let more = i64::from(payload & frame::STREAM_ID_MAX);
         if id == 0 {
             self.send_window += more;
-            return match more > 0 && self.send_window <= frame::WINDOW_BYTES_MAX {
-                true => Ok(None),
-                false => Err(Broken::window()),
-            };
+            return Broken::of_update(more, self.send_window).map_or(Ok(None), Err);
         }
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(None) };
         stream.send_window += more;
-        match more > 0 && stream.send_window <= frame::WINDOW_BYTES_MAX {
-            true => Ok(None),
-            false => Ok(self.lose(id, Broken::window(), out)),
-        }
+        let broken = Broken::of_update(more, stream.send_window);
+        Ok(broken.and_then(|broken| self.lose(id, broken, out)))
     }
 
     fn on_reset(&mut self, id: u32, code: ErrorCode) -> Option<Decoded> {
@@ -617,10 +635,14 @@ impl Connection {
     /// The server takes no more requests. It may lower the last stream later, but not raise it.
     fn on_goaway(&mut self, last: u32, code: ErrorCode) {
         self.goaway = Some((last, code));
-        let refused: Vec<u32> = self.streams.keys().copied().filter(|id| *id > last).collect();
-        for id in refused {
-            let given_back = self.forget(id).map(|stream| stream.flight);
-            self.refused.extend(given_back);
+        let above: Vec<u32> = self.streams.keys().copied().filter(|id| *id > last).collect();
+        for stream in above {
+            let flight = self.forget(stream).map(|stream| stream.flight);
+            // A server that complains would complain about the same requests again.
+            self.unprocessed.extend(flight.map(|flight| match code {
+                ErrorCode::NO_ERROR => Decoded::Refused(flight),
+                code => Decoded::Lost(flight, ReplyDefect::GoneAway { code }),
+            }));
         }
     }
 
@@ -634,12 +656,12 @@ impl Connection {
     /// A whole header block: the head of a reply, an interim one, or trailers.
     fn on_block(
         &mut self,
-        head: Head,
+        header: FrameHeader,
         block: &[u8],
         flights: &mut ConnectionFlights<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, Broken> {
-        let id = head.stream;
+        let id = header.stream;
         let known = self.streams.get(&id).map(|stream| (stream.status, stream.flight));
         let is_trailers = known.is_some_and(|(status, _)| status != 0);
         let captures = known.is_some() && self.captures(id, is_trailers, block.len());
@@ -649,17 +671,18 @@ impl Connection {
             return Ok(None);
         };
         flights.record_first_byte(flight);
-        let ends = head.has(frame::END_STREAM);
+        let ends = header.has(frame::END_STREAM);
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(None) };
         let wrong = match (is_trailers, reply.status) {
+            _ if reply.is_malformed => Some("a :status or content-length that is malformed"),
             (true, 0) if ends => return self.end_stream(id, out),
-            (true, _) => Some("trailers that do not end the reply"),
-            (false, 0) => Some("a head without a status"),
-            (false, 101) => Some("a switch of protocols"),
-            (false, ..200) if ends => Some("an interim reply that ends the stream"),
+            (true, _) => Some("trailers without END_STREAM"),
+            (false, 0) => Some("a reply without :status"),
+            (false, 101) => Some("status 101, which HTTP/2 does not have"),
+            (false, ..200) if ends => Some("an interim (1xx) reply with END_STREAM"),
             (false, ..200) => {
                 stream.interim += 1;
-                (stream.interim > INTERIM_MAX).then_some("over 100 interim replies in a row")
+                (stream.interim > INTERIM_MAX).then_some("over 100 interim (1xx) replies in a row")
             }
             (false, status) => {
                 stream.status = status;
@@ -678,7 +701,10 @@ impl Connection {
     fn captures(&mut self, id: u32, is_trailers: bool, block_bytes: usize) -> bool {
         let Some(capture) = &mut self.capture else { return false };
         let is_captured = self.captured == Some(id);
-        if is_trailers || (self.captured.is_some() && !is_captured) {
+        let is_busy = self.captured.is_some();
+        // A reply that an interim one announced is being captured already.
+        let goes_on = is_trailers || is_captured && !capture.wants_headers();
+        if goes_on || is_busy && !is_captured {
             return is_captured && capture.wants_headers();
         }
         if capture.skips() {
@@ -698,8 +724,16 @@ impl Connection {
         let capture = &mut self.capture;
         let read = self.decoder.decode(block, |name, value| {
             match name {
-                b":status" => head.status = number(value).unwrap_or(0) as u16,
-                b"content-length" => head.length = number(value),
+                b":status" => {
+                    let status = number(value).filter(|_| value.len() == 3);
+                    head.is_malformed |= status.is_none() || head.status != 0;
+                    head.status = status.unwrap_or(0) as u16;
+                }
+                b"content-length" => {
+                    let length = number(value);
+                    head.is_malformed |= length.is_none() || head.length.is_some();
+                    head.length = length;
+                }
                 _ => {}
             }
             if captures
@@ -721,22 +755,22 @@ impl Connection {
     }
 
     /// Counts a DATA frame against the connection's window; pads count too.
-    fn begin_data(&mut self, head: Head, out: &mut Vec<u8>) -> Result<(), Broken> {
-        self.received += head.bytes;
+    fn begin_data(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Result<(), Broken> {
+        self.received += header.bytes;
         if self.received > CONNECTION_WINDOW_BYTES {
-            return Err(Broken::window());
+            return Err(Broken::data());
         }
         if self.received >= CONNECTION_WINDOW_BYTES / 2 {
             frame::put_window_update(0, self.received, out);
             self.received = 0;
         }
-        let Some(stream) = self.streams.get_mut(&head.stream) else { return Ok(()) };
-        stream.received += head.bytes;
+        let Some(stream) = self.streams.get_mut(&header.stream) else { return Ok(()) };
+        stream.received += header.bytes;
         if stream.received > STREAM_WINDOW_BYTES {
-            return Err(Broken::window());
+            return Err(Broken::data());
         }
-        if stream.received >= STREAM_WINDOW_BYTES / 2 && !head.has(frame::END_STREAM) {
-            frame::put_window_update(head.stream, stream.received, out);
+        if stream.received >= STREAM_WINDOW_BYTES / 2 && !header.has(frame::END_STREAM) {
+            frame::put_window_update(header.stream, stream.received, out);
             stream.received = 0;
         }
         Ok(())
@@ -745,7 +779,7 @@ impl Connection {
     fn take_data(&mut self, id: u32, piece: &[u8]) -> Result<(), Broken> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         if stream.status == 0 {
-            return Err(Broken::frame(ErrorCode::PROTOCOL, "a body before its head"));
+            return Err(Broken::frame(ErrorCode::PROTOCOL, "DATA before HEADERS"));
         }
         stream.got_bytes += piece.len() as u64;
         if self.captured == Some(id)
@@ -756,10 +790,14 @@ impl Connection {
         Ok(())
     }
 
-    fn end_data(&mut self, head: Head, out: &mut Vec<u8>) -> Result<Option<Decoded>, Broken> {
-        let is_open = self.streams.contains_key(&head.stream);
-        if is_open && head.has(frame::END_STREAM) {
-            self.end_stream(head.stream, out)
+    fn end_data(
+        &mut self,
+        header: FrameHeader,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, Broken> {
+        let is_open = self.streams.contains_key(&header.stream);
+        if is_open && header.has(frame::END_STREAM) {
+            self.end_stream(header.stream, out)
         } else {
             Ok(None)
         }
@@ -770,7 +808,7 @@ impl Connection {
         let was_captured = self.captured == Some(id);
         let Some(stream) = self.forget(id) else { return Ok(None) };
         if stream.status == 0 {
-            return Err(Broken::frame(ErrorCode::PROTOCOL, "a stream that ends before its head"));
+            return Err(Broken::frame(ErrorCode::PROTOCOL, "a stream that ends without a reply"));
         }
         if !stream.is_sent {
             // The reply came before the request's body was sent: the rest is not wanted.
@@ -805,7 +843,21 @@ impl Broken {
     }
 
     fn window() -> Self {
-        Self::frame(ErrorCode::FLOW_CONTROL, "a window beyond its limit")
+        Self::frame(ErrorCode::FLOW_CONTROL, "a flow-control window beyond its limit")
+    }
+
+    fn data() -> Self {
+        Self::frame(ErrorCode::FLOW_CONTROL, "DATA beyond the flow-control window")
+    }
+
+    fn of_update(more: i64, window: i64) -> Option<Self> {
+        match window <= frame::WINDOW_BYTES_MAX {
+            _ if more == 0 => {
+                Some(Self::frame(ErrorCode::PROTOCOL, "WINDOW_UPDATE with an increment of 0"))
+            }
+            true => None,
+            false => Some(Self::window()),
+        }
     }
 }
 

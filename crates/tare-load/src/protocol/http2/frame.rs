@@ -1,7 +1,7 @@
-//! Frames of HTTP/2 (RFC 9113): heads, types, settings and error codes.
+//! Frames of HTTP/2 (RFC 9113): headers, types, settings and error codes.
 
-/// Length of the head that begins each frame.
-pub const HEAD_BYTES: usize = 9;
+/// Length of a frame header.
+pub const HEADER_BYTES: usize = 9;
 /// The bytes with which a client begins a connection, before its first frame.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The length of a frame's payload that every peer accepts.
@@ -24,9 +24,9 @@ pub enum Kind {
     Data,
     Headers,
     Priority,
-    Reset,
+    RstStream,
     Settings,
-    Push,
+    PushPromise,
     Ping,
     GoAway,
     WindowUpdate,
@@ -40,9 +40,9 @@ impl Kind {
         Self::Data,
         Self::Headers,
         Self::Priority,
-        Self::Reset,
+        Self::RstStream,
         Self::Settings,
-        Self::Push,
+        Self::PushPromise,
         Self::Ping,
         Self::GoAway,
         Self::WindowUpdate,
@@ -61,9 +61,28 @@ impl Kind {
     }
 }
 
-/// The head of a frame.
+/// The names of RFC 9113.
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Data => "DATA",
+            Self::Headers => "HEADERS",
+            Self::Priority => "PRIORITY",
+            Self::RstStream => "RST_STREAM",
+            Self::Settings => "SETTINGS",
+            Self::PushPromise => "PUSH_PROMISE",
+            Self::Ping => "PING",
+            Self::GoAway => "GOAWAY",
+            Self::WindowUpdate => "WINDOW_UPDATE",
+            Self::Continuation => "CONTINUATION",
+            Self::Unknown(byte) => return write!(f, "unknown ({byte})"),
+        })
+    }
+}
+
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct FrameHeader {
     /// Bytes of the payload.
     pub bytes: u32,
     pub kind: Kind,
@@ -72,8 +91,8 @@ pub struct Head {
     pub stream: u32,
 }
 
-impl Head {
-    pub fn read(bytes: &[u8; HEAD_BYTES]) -> Self {
+impl FrameHeader {
+    pub fn read(bytes: &[u8; HEADER_BYTES]) -> Self {
         let [a, b, c, kind, flags, stream @ ..] = *bytes;
         Self {
             bytes: u32::from_be_bytes([0, a, b, c]),
@@ -87,7 +106,7 @@ impl Head {
         self.flags & flag != 0
     }
 
-    pub fn bytes(self) -> [u8; HEAD_BYTES] {
+    pub fn bytes(self) -> [u8; HEADER_BYTES] {
         let [_, a, b, c] = self.bytes.to_be_bytes();
         let [d, e, f, g] = self.stream.to_be_bytes();
         [a, b, c, self.kind.byte(), self.flags, d, e, f, g]
@@ -100,7 +119,7 @@ impl Head {
 
 /// Appends a frame.
 pub fn put(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
-    Head { bytes: payload.len() as u32, kind, flags, stream }.write(out);
+    FrameHeader { bytes: payload.len() as u32, kind, flags, stream }.write(out);
     out.extend_from_slice(payload);
 }
 
@@ -109,29 +128,29 @@ pub fn put_window_update(stream: u32, more: u32, out: &mut Vec<u8>) {
 }
 
 pub fn put_reset(stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
-    put(Kind::Reset, 0, stream, &code.0.to_be_bytes(), out);
+    put(Kind::RstStream, 0, stream, &code.0.to_be_bytes(), out);
 }
 
 pub fn put_goaway(last_stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
-    Head { bytes: 8, kind: Kind::GoAway, flags: 0, stream: 0 }.write(out);
+    FrameHeader { bytes: 8, kind: Kind::GoAway, flags: 0, stream: 0 }.write(out);
     out.extend_from_slice(&last_stream.to_be_bytes());
     out.extend_from_slice(&code.0.to_be_bytes());
 }
 
-/// Splits the pads and the priority off a payload; `None` if it is too short for them.
-pub fn content(head: Head, payload: &[u8]) -> Option<&[u8]> {
+/// Strips padding and priority from a payload; `None` if it is too short for them.
+pub fn content(header: FrameHeader, payload: &[u8]) -> Option<&[u8]> {
     let mut content = payload;
-    if head.has(PADDED) && matches!(head.kind, Kind::Data | Kind::Headers) {
-        let (pads, rest) = content.split_first()?;
-        content = rest.get(..rest.len().checked_sub(usize::from(*pads))?)?;
+    if header.has(PADDED) && matches!(header.kind, Kind::Data | Kind::Headers) {
+        let (padding, rest) = content.split_first()?;
+        content = rest.get(..rest.len().checked_sub(usize::from(*padding))?)?;
     }
-    if head.has(PRIORITY) && head.kind == Kind::Headers {
+    if header.has(PRIORITY) && header.kind == Kind::Headers {
         content = content.get(5..)?;
     }
     Some(content)
 }
 
-/// A setting's number.
+/// A setting's identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting(pub u16);
 
@@ -146,7 +165,7 @@ impl Setting {
 /// Appends a SETTINGS frame.
 pub fn put_settings(settings: &[(Setting, u32)], out: &mut Vec<u8>) {
     let bytes = 6 * settings.len() as u32;
-    Head { bytes, kind: Kind::Settings, flags: 0, stream: 0 }.write(out);
+    FrameHeader { bytes, kind: Kind::Settings, flags: 0, stream: 0 }.write(out);
     for (setting, value) in settings {
         out.extend_from_slice(&setting.0.to_be_bytes());
         out.extend_from_slice(&value.to_be_bytes());
@@ -202,7 +221,7 @@ impl std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match Self::NAMES.get(self.0 as usize) {
             Some(name) => f.write_str(name),
-            None => write!(f, "error {}", self.0),
+            None => write!(f, "unknown error code {}", self.0),
         }
     }
 }
@@ -212,22 +231,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_read_as_they_were_written() {
+    fn frame_headers_are_read_as_they_were_written() {
         for (kind, byte) in [(Kind::Data, 0), (Kind::Continuation, 9), (Kind::Unknown(77), 77)] {
-            let head = Head { bytes: 0x01_02_03, kind, flags: 5, stream: 0x7654_3210 };
+            let header = FrameHeader { bytes: 0x01_02_03, kind, flags: 5, stream: 0x7654_3210 };
             let mut out = Vec::new();
-            head.write(&mut out);
+            header.write(&mut out);
             assert_eq!(out, [1, 2, 3, byte, 5, 0x76, 0x54, 0x32, 0x10]);
-            assert_eq!(Head::read(out.first_chunk().unwrap()), head);
+            assert_eq!(FrameHeader::read(out.first_chunk().unwrap()), header);
         }
     }
 
     #[test]
-    fn pads_and_priorities_are_no_content() {
-        let head = |kind, flags| Head { bytes: 0, kind, flags, stream: 1 };
+    fn padding_and_priority_are_stripped() {
+        let head = |kind, flags| FrameHeader { bytes: 0, kind, flags, stream: 1 };
         let padded = head(Kind::Data, PADDED);
         assert_eq!(content(padded, &[2, b'x', b'y', 0, 0]), Some(&b"xy"[..]));
-        assert_eq!(content(padded, &[4, b'x', 0, 0]), None, "more pads than payload");
+        assert_eq!(content(padded, &[4, b'x', 0, 0]), None, "more padding than payload");
         assert_eq!(content(padded, &[]), None);
         let both = head(Kind::Headers, PADDED | PRIORITY);
         assert_eq!(content(both, &[1, 0, 0, 0, 0, 16, b'h', 0]), Some(&b"h"[..]));

@@ -16,17 +16,19 @@ const LIST_BYTES_MAX: usize = 1 << 20;
 /// What is wrong with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockDefect {
-    #[error("a header block ends within a field")]
+    #[error("a header block is truncated")]
     Truncated,
-    #[error("a header block has a number that is too large")]
+    #[error("an integer in a header block is too large")]
     NumberTooLarge,
-    #[error("a header block refers to entry {0} of the table, which is empty")]
+    #[error("a header block refers to index {0}, which neither table has")]
     NoEntry(usize),
-    #[error("a header block has a text that is not valid in the Huffman code")]
+    #[error("a header block has an invalid Huffman code")]
     Huffman,
-    #[error("a header block changes the table's size where or to what it must not")]
+    #[error(
+        "a header block has a wrong update of the dynamic table's size: it comes first, and is at most {TABLE_BYTES}"
+    )]
     Resize,
-    #[error("a header block expands to over {LIST_BYTES_MAX} bytes")]
+    #[error("a header list is over {LIST_BYTES_MAX} bytes")]
     ListTooLong,
 }
 
@@ -106,7 +108,7 @@ impl Decoder {
     }
 }
 
-/// Takes a number off the front; it begins with the last bits of a byte.
+/// Takes an integer off the front, with a prefix of this many bits (RFC 7541, 5.1).
 fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, BlockDefect> {
     let mask = (1usize << bits) - 1;
     let (first, behind) = rest.split_first().ok_or(BlockDefect::Truncated)?;
@@ -126,7 +128,7 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, BlockDefect> {
     Err(BlockDefect::NumberTooLarge)
 }
 
-/// Takes a text off the front, and appends it to `out`.
+/// Takes a string literal off the front, and appends it to `out`.
 fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), BlockDefect> {
     let is_coded = rest.first().ok_or(BlockDefect::Truncated)? & 0x80 != 0;
     let bytes = integer(rest, 7)?;
@@ -144,12 +146,12 @@ fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), BlockDefect> {
 /// How a field is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The entry at this index of both tables.
-    Entry(usize),
-    /// As text, which the peer adds to its table.
-    Added,
-    /// As text only.
-    Text,
+    /// Indexed, in both tables.
+    Indexed(usize),
+    /// As a literal that the peer adds to its dynamic table.
+    LiteralIndexed,
+    /// As a literal without indexing.
+    Literal,
 }
 
 /// Writes a field. A field that the static table has is one byte in any form.
@@ -157,11 +159,11 @@ pub fn put_field(name: &str, value: &str, form: Form, out: &mut Vec<u8>) {
     let whole = STATIC.iter().position(|field| *field == (name, value));
     let index = match (whole, form) {
         (Some(at), _) => return put_integer(at + 1, 7, 0x80, out),
-        (None, Form::Entry(index)) => return put_integer(index, 7, 0x80, out),
+        (None, Form::Indexed(index)) => return put_integer(index, 7, 0x80, out),
         (None, _) => STATIC.iter().position(|(own, _)| *own == name).map_or(0, |at| at + 1),
     };
     match form {
-        Form::Added => put_integer(index, 6, 0x40, out),
+        Form::LiteralIndexed => put_integer(index, 6, 0x40, out),
         _ => put_integer(index, 4, 0, out),
     }
     if index == 0 {
@@ -175,7 +177,7 @@ pub fn is_static(name: &str, value: &str) -> bool {
     STATIC.contains(&(name, value))
 }
 
-/// Changes the size of the table that the peer keeps for us; stands before all fields of a block.
+/// Updates the size of the peer's dynamic table; stands before all fields of a block.
 pub fn put_table_bytes(bytes: usize, out: &mut Vec<u8>) {
     put_integer(bytes, 5, 0x20, out);
 }

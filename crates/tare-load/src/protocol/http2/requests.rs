@@ -15,7 +15,7 @@ pub struct Http2Requests {
     pub to_head: bool,
     /// The connection is inside TLS, which must have chosen HTTP/2.
     pub over_tls: bool,
-    /// Requests after a connection's first refer to the server's header table.
+    /// Requests after a connection's first refer to entries of the server's dynamic table.
     pub uses_table: bool,
     /// What that table must hold for it.
     pub table_bytes: usize,
@@ -28,7 +28,7 @@ pub enum BlockOf {
     First,
     /// Refers to the entries that the first has added.
     Later,
-    /// Uses no table but the static one.
+    /// Uses only the static table.
     Plain,
 }
 
@@ -51,12 +51,12 @@ impl Http2Requests {
                 let mut entries = added.iter().filter(|added| **added).count();
                 for ((name, value), added) in fields.iter().zip(&added) {
                     let form = match block {
-                        BlockOf::First if *added => Form::Added,
+                        BlockOf::First if *added => Form::LiteralIndexed,
                         BlockOf::Later if *added => {
                             entries -= 1;
-                            Form::Entry(hpack::NEWEST + entries)
+                            Form::Indexed(hpack::NEWEST + entries)
                         }
-                        _ => Form::Text,
+                        _ => Form::Literal,
                     };
                     let value = if name == PATH { path } else { value };
                     hpack::put_field(name, value, form, &mut blocks);
@@ -75,7 +75,7 @@ impl Http2Requests {
         })
     }
 
-    /// Checks that the requests have no header that HTTP/2 lacks.
+    /// Checks that no header is forbidden in HTTP/2.
     pub fn check(parts: &RequestParts) -> Result<(), RequestError> {
         fields(parts, false).map(drop)
     }
@@ -87,8 +87,8 @@ impl Http2Requests {
 }
 
 const PATH: &str = ":path";
-/// Fields about one connection, which HTTP/2 has frames for (RFC 9113, 8.2.2).
-const OF_CONNECTIONS: [&str; 5] =
+/// Fields that are about a connection, which HTTP/2 forbids (RFC 9113, 8.2.2).
+const CONNECTION_SPECIFIC: [&str; 5] =
     ["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"];
 
 /// The fields of every request, in their order; the path has no value here.
@@ -114,7 +114,7 @@ fn fields(parts: &RequestParts, over_tls: bool) -> Result<Vec<(String, String)>,
     }
     for (name, value) in &parts.headers {
         let name = name.to_ascii_lowercase();
-        let is_barred = OF_CONNECTIONS.contains(&name.as_str())
+        let is_barred = CONNECTION_SPECIFIC.contains(&name.as_str())
             || (name == "te" && !value.eq_ignore_ascii_case("trailers"));
         match name.as_str() {
             "host" => {}

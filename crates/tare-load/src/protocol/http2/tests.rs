@@ -13,7 +13,7 @@ use crate::request::{RequestParts, Requests};
 
 const STREAMS: u32 = 10;
 
-/// A client with one connection, and what reads what it sends.
+/// A client with one connection, and a decoder for what it sends.
 struct Client {
     lone: LoneConnection<Http2>,
     decoder: Decoder,
@@ -50,7 +50,7 @@ impl Client {
         self.lone.codec.room(0)
     }
 
-    /// Hands it bytes; returns all outcomes.
+    /// Takes bytes from the server; returns all outcomes.
     fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Decoded>, ReplyDefect> {
         let mut outcomes = Vec::new();
         self.lone.receive(bytes, &mut outcomes).map(|()| outcomes)
@@ -61,13 +61,13 @@ impl Client {
         let bytes = std::mem::take(&mut self.lone.sent);
         let mut rest = &bytes[..];
         let mut frames = Vec::new();
-        while let Some(head) = rest.first_chunk().map(frame::Head::read) {
-            let end = frame::HEAD_BYTES + head.bytes as usize;
+        while let Some(head) = rest.first_chunk().map(frame::FrameHeader::read) {
+            let end = frame::HEADER_BYTES + head.bytes as usize;
             frames.push((
                 head.kind,
                 head.flags,
                 head.stream,
-                rest[frame::HEAD_BYTES..end].to_vec(),
+                rest[frame::HEADER_BYTES..end].to_vec(),
             ));
             rest = &rest[end..];
         }
@@ -122,7 +122,7 @@ fn head(stream: u32, fields: &[(&str, &str, Form)], ends: bool) -> Vec<u8> {
 
 /// A reply with a body of three bytes.
 fn reply(stream: u32) -> Vec<u8> {
-    let head = head(stream, &[(":status", "200", Form::Text)], false);
+    let head = head(stream, &[(":status", "200", Form::Literal)], false);
     [head, framed(Kind::Data, END_STREAM, stream, b"abc")].concat()
 }
 
@@ -133,15 +133,15 @@ fn replied(flight: FlightId, status: u16, body_bytes: u64) -> Decoded {
 #[test]
 fn replies_are_found_however_they_are_cut() {
     let own = |form| ("x-own", "a rather long value that only the first reply has", form);
-    let length = ("content-length", "5", Form::Text);
-    let status = |status| (":status", status, Form::Text);
-    let trailers = [("x-sum", "1", Form::Text)];
-    let spread = block(&[status("200"), own(Form::Entry(62)), length]);
+    let length = ("content-length", "5", Form::Literal);
+    let status = |status| (":status", status, Form::Literal);
+    let trailers = [("x-sum", "1", Form::Literal)];
+    let spread = block(&[status("200"), own(Form::Indexed(62)), length]);
     let bytes = [
         settings(&[(Setting::MAX_CONCURRENT_STREAMS, 7)]),
         framed(Kind::Unknown(200), 255, 3, b"ignored"),
         framed(Kind::Ping, 0, 0, b"12345678"),
-        head(1, &[status("103"), own(Form::Added)], false),
+        head(1, &[status("103"), own(Form::LiteralIndexed)], false),
         head(1, &[status("200"), length], false),
         framed(Kind::Data, 0, 1, b"he"),
         framed(Kind::Headers, 0, 3, &spread[..1]),
@@ -219,7 +219,7 @@ fn the_first_request_fills_the_table_and_later_ones_refer_to_it() {
 }
 
 #[test]
-fn headers_are_those_that_http2_has() {
+fn connection_specific_headers_are_rejected() {
     let with = |name: &str, value: &str| {
         let headers = vec![(name.to_owned(), value.to_owned())];
         let parts = RequestParts { headers, ..parts() };
@@ -228,7 +228,7 @@ fn headers_are_those_that_http2_has() {
     for (name, value) in [("Connection", "close"), ("Transfer-Encoding", "chunked"), ("TE", "gzip")]
     {
         let why = with(name, value).unwrap_err().to_string();
-        assert!(why.contains("HTTP/2 has no such header"), "{why}");
+        assert!(why.contains("is not allowed in HTTP/2"), "{why}");
     }
     assert!(with("te", "trailers").is_ok() && with("Host", "other").is_ok());
     let headers = vec![("Host".to_owned(), "other".to_owned())];
@@ -292,7 +292,7 @@ fn bodies_keep_to_both_windows_and_to_the_length_of_frames() {
     let outcome = client.receive(&reply(5)).unwrap();
     assert!(matches!(outcome[..], [Decoded::Replied(..)]), "{outcome:?}");
     let last = client.frames().pop().unwrap();
-    assert_eq!((last.0, last.2), (Kind::Reset, 5));
+    assert_eq!((last.0, last.2), (Kind::RstStream, 5));
     client.receive(&update(5, 100_000)).unwrap();
     assert_eq!(poured(&mut client), (0, 0, 0));
 }
@@ -300,7 +300,7 @@ fn bodies_keep_to_both_windows_and_to_the_length_of_frames() {
 #[test]
 fn windows_are_replenished_before_the_server_has_to_wait() {
     let (mut client, _) = Client::asking(1);
-    client.receive(&head(1, &[(":status", "200", Form::Text)], false)).unwrap();
+    client.receive(&head(1, &[(":status", "200", Form::Literal)], false)).unwrap();
     let piece = framed(Kind::Data, 0, 1, &[0; 16_384]);
     let (mut stream, mut connection) = (4i64 << 20, 16i64 << 20);
     for _ in 0..3000 {
@@ -317,33 +317,35 @@ fn windows_are_replenished_before_the_server_has_to_wait() {
 }
 
 #[test]
-fn a_goodbye_gives_back_what_the_server_will_not_process() {
+fn goaway_and_refused_stream_return_unprocessed_requests() {
     let goaway = |last, code| {
         let mut out = Vec::new();
         frame::put_goaway(last, code, &mut out);
         out
     };
     let (mut client, flights) = Client::asking(4);
-    // First a warning, as of servers that do not know yet which request will be the last.
+    // First a graceful shutdown's GOAWAY, with the highest stream identifier (RFC 9113, 6.8).
     client.receive(&goaway(frame::STREAM_ID_MAX, ErrorCode::NO_ERROR)).unwrap();
     assert_eq!(client.room(), Room::Draining);
-    let mut given_back = client.receive(&goaway(3, ErrorCode::NO_ERROR)).unwrap();
-    given_back.sort_by_key(|outcome| format!("{outcome:?}"));
-    assert_eq!(given_back, [Decoded::Refused(flights[2]), Decoded::Refused(flights[3])]);
+    let mut retried = client.receive(&goaway(3, ErrorCode::NO_ERROR)).unwrap();
+    retried.sort_by_key(|outcome| format!("{outcome:?}"));
+    assert_eq!(retried, [Decoded::Refused(flights[2]), Decoded::Refused(flights[3])]);
     let outcomes = client.receive(&[reply(3), reply(1)].concat()).unwrap();
     assert_eq!(outcomes, [replied(flights[1], 200, 3), replied(flights[0], 200, 3)]);
 
-    let (mut client, flights) = Client::asking(3);
-    let reset = |id, code: ErrorCode| framed(Kind::Reset, 0, id, &code.0.to_be_bytes());
+    let (mut client, asked) = Client::asking(3);
+    let reset = |id, code: ErrorCode| framed(Kind::RstStream, 0, id, &code.0.to_be_bytes());
     let outcomes =
         client.receive(&[reset(3, ErrorCode::REFUSED_STREAM), reset(1, ErrorCode(2))].concat());
     let lost = ReplyDefect::StreamReset { code: ErrorCode(2) };
-    let expected = vec![Decoded::Refused(flights[1]), Decoded::Lost(flights[0], lost.clone())];
+    let expected = vec![Decoded::Refused(asked[1]), Decoded::Lost(asked[0], lost.clone())];
     assert_eq!(outcomes, Ok(expected));
     assert_eq!(lost.to_string(), "the server reset the stream: INTERNAL_ERROR");
-    client.receive(&goaway(5, ErrorCode::ENHANCE_YOUR_CALM)).unwrap();
+    let lost = client.receive(&goaway(3, ErrorCode::ENHANCE_YOUR_CALM)).unwrap();
+    let gone = ReplyDefect::GoneAway { code: ErrorCode::ENHANCE_YOUR_CALM };
+    assert_eq!(lost, [Decoded::Lost(asked[2], gone)]);
     let why = client.lone.close().unwrap_err();
-    assert_eq!(why.to_string(), "the server ended the connection: ENHANCE_YOUR_CALM");
+    assert_eq!(why.to_string(), "the server sent GOAWAY: ENHANCE_YOUR_CALM");
 }
 
 #[test]
@@ -351,11 +353,11 @@ fn a_cancelled_request_leaves_its_connection_usable() {
     let (mut client, flights) = Client::asking(2);
     let mut out = Vec::new();
     assert!(client.lone.codec.cancel(0, flights[0], &mut out));
-    assert_eq!(out, framed(Kind::Reset, 0, 1, &ErrorCode::CANCEL.0.to_be_bytes()));
+    assert_eq!(out, framed(Kind::RstStream, 0, 1, &ErrorCode::CANCEL.0.to_be_bytes()));
     // Its reply was on the way, and added to the table what the next one refers to.
-    let added = [(":status", "200", Form::Text), ("x-own", "value", Form::Added)];
+    let added = [(":status", "200", Form::Literal), ("x-own", "value", Form::LiteralIndexed)];
     let late = [head(1, &added, false), framed(Kind::Data, END_STREAM, 1, b"late")].concat();
-    let refers = [(":status", "200", Form::Text), ("x-own", "value", Form::Entry(62))];
+    let refers = [(":status", "200", Form::Literal), ("x-own", "value", Form::Indexed(62))];
     let outcomes = client.receive(&[late, head(3, &refers, true)].concat()).unwrap();
     assert_eq!(outcomes, [replied(flights[1], 200, 0)]);
     let capture = client.lone.codec.capture(0).unwrap();
@@ -365,17 +367,24 @@ fn a_cancelled_request_leaves_its_connection_usable() {
 
 #[test]
 fn a_reply_that_is_wrong_fails_alone() {
-    let status = |status| (":status", status, Form::Text);
-    let five = ("content-length", "5", Form::Text);
+    let status = |status| (":status", status, Form::Literal);
+    let five = ("content-length", "5", Form::Literal);
     let ends = framed(Kind::Data, END_STREAM, 1, b"abc");
     for (bytes, why) in [
-        ([head(1, &[status("200"), five], false), ends.clone()].concat(), "3 bytes of body where"),
-        (head(1, &[five], true), "a head without a status"),
-        (head(1, &[status("100")], true), "an interim reply that ends the stream"),
-        (head(1, &[status("101")], false), "a switch of protocols"),
-        (head(1, &[status("103")], false).repeat(101), "over 100 interim replies"),
+        ([head(1, &[status("200"), five], false), ends.clone()].concat(), "the body has 3 bytes"),
+        (head(1, &[five], true), "a reply without :status"),
+        (head(1, &[status("65736")], true), "malformed"),
+        (head(1, &[status("200"), status("200")], true), "malformed"),
+        (
+            head(1, &[status("200"), five, ("content-length", "6", Form::Literal)], false),
+            "malformed",
+        ),
+        (head(1, &[status("200"), ("content-length", "ten", Form::Literal)], false), "malformed"),
+        (head(1, &[status("100")], true), "an interim (1xx) reply with END_STREAM"),
+        (head(1, &[status("101")], false), "status 101"),
+        (head(1, &[status("103")], false).repeat(101), "over 100 interim (1xx) replies"),
         ([head(1, &[status("200")], false), head(1, &[five], false)].concat(), "trailers"),
-        (framed(Kind::WindowUpdate, 0, 1, &[0; 4]), "a window beyond its limit"),
+        (framed(Kind::WindowUpdate, 0, 1, &[0; 4]), "an increment of 0"),
     ] {
         let (mut client, flights) = Client::asking(2);
         let outcomes = client.receive(&[bytes, reply(3)].concat()).unwrap();
@@ -393,32 +402,41 @@ fn a_reply_that_is_wrong_fails_alone() {
 
 #[test]
 fn a_server_that_breaks_the_protocol_is_named() {
-    let status = [(":status", "200", Form::Text)];
+    let status = [(":status", "200", Form::Literal)];
     let update = |more: u32| framed(Kind::WindowUpdate, 0, 0, &more.to_be_bytes());
     for (bytes, why) in [
-        (framed(Kind::Ping, 0, 0, &[0; 8]), "the first frame is no SETTINGS"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "does not speak HTTP/2 here"),
-        (framed(Kind::Settings, 0, 0, &[0; 5]), "a Settings frame of 5 bytes"),
-        (settings(&[(Setting::MAX_FRAME_SIZE, 5)]), "a limit of 5 bytes for frames"),
-        (settings(&[(Setting::INITIAL_WINDOW_SIZE, u32::MAX)]), "a window beyond its limit"),
+        (framed(Kind::Ping, 0, 0, &[0; 8]), "the first frame is PING, not SETTINGS"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "does not speak HTTP/2 on this port"),
+        (framed(Kind::Settings, 0, 0, &[0; 5]), "a SETTINGS frame of 5 bytes"),
+        (settings(&[(Setting::MAX_FRAME_SIZE, 5)]), "SETTINGS_MAX_FRAME_SIZE of 5"),
+        (
+            settings(&[(Setting::INITIAL_WINDOW_SIZE, u32::MAX)]),
+            "a flow-control window beyond its limit",
+        ),
         ([settings(&[]), vec![0, 0x40, 1, 6, 0, 0, 0, 0, 0]].concat(), "a frame of 16385 bytes"),
-        ([settings(&[]), framed(Kind::Push, 4, 1, &[0; 9])].concat(), "a push, which was declined"),
-        ([settings(&[]), framed(Kind::Data, 0, 0, &[])].concat(), "on stream 0"),
-        ([settings(&[]), reply(2)].concat(), "on stream 2, which was not opened"),
-        ([settings(&[]), reply(9)].concat(), "on stream 9, which was not opened"),
-        ([settings(&[]), framed(Kind::Data, 0, 1, b"a")].concat(), "a body before its head"),
-        ([settings(&[]), framed(Kind::Data, PADDED, 1, &[9])].concat(), "more pads than payload"),
-        ([settings(&[]), framed(Kind::Continuation, 4, 1, &[])].concat(), "without a header block"),
+        ([settings(&[]), framed(Kind::PushPromise, 4, 1, &[0; 9])].concat(), "PUSH_PROMISE"),
+        ([settings(&[]), framed(Kind::Data, 0, 0, &[])].concat(), "a DATA frame on stream 0"),
+        ([settings(&[]), reply(2)].concat(), "a HEADERS frame on idle stream 2"),
+        ([settings(&[]), reply(9)].concat(), "a HEADERS frame on idle stream 9"),
+        ([settings(&[]), framed(Kind::Data, 0, 1, b"a")].concat(), "DATA before HEADERS"),
+        ([settings(&[]), framed(Kind::Data, PADDED, 1, &[9])].concat(), "padding that is longer"),
+        (
+            [settings(&[]), framed(Kind::Continuation, 4, 1, &[])].concat(),
+            "CONTINUATION without HEADERS",
+        ),
         (
             [settings(&[]), framed(Kind::Headers, 0, 1, &block(&status)), reply(1)].concat(),
-            "not its continuation",
+            "instead of its CONTINUATION",
         ),
-        ([settings(&[]), framed(Kind::Headers, 4, 1, &[0xbe])].concat(), "refers to entry 62"),
-        ([settings(&[]), update(0)].concat(), "a window beyond its limit"),
-        ([settings(&[]), update(1 << 30), update(1 << 30)].concat(), "a window beyond its limit"),
+        ([settings(&[]), framed(Kind::Headers, 4, 1, &[0xbe])].concat(), "refers to index 62"),
+        ([settings(&[]), update(0)].concat(), "an increment of 0"),
+        (
+            [settings(&[]), update(1 << 30), update(1 << 30)].concat(),
+            "a flow-control window beyond its limit",
+        ),
         (
             [settings(&[]), framed(Kind::GoAway, 0, 0, &[0; 7])].concat(),
-            "a GoAway frame of 7 bytes",
+            "a GOAWAY frame of 7 bytes",
         ),
         (
             [

@@ -88,12 +88,12 @@ pub fn encode(text: &[u8], out: &mut Vec<u8>) {
         }
     }
     if n > 0 {
-        // The last byte is filled with ones, the start of the code that ends all texts.
+        // The last byte is padded with ones, the start of EOS.
         out.push((bits << (8 - n)) as u8 | 0xff >> n);
     }
 }
 
-/// Appends the text to `out`; `None` if the bytes are no text of this code.
+/// Appends the text to `out`; `None` if the code is invalid.
 pub fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let code = &*CODE;
     let (mut bits, mut n) = (0u64, 0usize);
@@ -126,13 +126,13 @@ pub fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
                 });
                 match long {
                     Some(found) => found,
-                    // Only ones are left: pads, or the code of the end, which no text contains.
+                    // Only ones are left: padding, or EOS, which is invalid in a string.
                     None => return (n < 8 && next(LONGEST) == (1 << LONGEST) - 1).then_some(()),
                 }
             }
         };
         if length > n {
-            // Pads are up to seven ones.
+            // Padding is at most seven ones.
             return (n < 8 && bits & ((1 << n) - 1) == (1 << n) - 1).then_some(());
         }
         n -= length;
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn other_bytes_are_refused() {
-        assert_eq!(decoded(&[0xff]), None, "eight pads");
-        assert_eq!(decoded(&[0x1f, 0xff]), None, "an a, and more than seven pads");
-        assert_eq!(decoded(&[0x00, 0xff, 0xff, 0xff, 0xff]), None, "the end within a text");
-        assert_eq!(decoded(&[0x18]), None, "an a, and pads of zeros");
+        assert_eq!(decoded(&[0xff]), None, "eight bits of padding");
+        assert_eq!(decoded(&[0x1f, 0xff]), None, "an a, and more than seven bits of padding");
+        assert_eq!(decoded(&[0x00, 0xff, 0xff, 0xff, 0xff]), None, "EOS in a string");
+        assert_eq!(decoded(&[0x18]), None, "an a, and padding of zeros");
         assert_eq!(decoded(&[0x1f]).as_deref(), Some(&b"a"[..]));
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of HPACK: one that both sides know (RFC 7541, appendix A), one that a peer fills.
+//! The static table (RFC 7541, appendix A) and the dynamic table of HPACK.
 
 use std::collections::VecDeque;
 
@@ -67,13 +67,13 @@ pub const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// What an entry of a dynamic table counts beside its text.
+/// What each entry counts beside its text (RFC 7541, 4.1).
 pub const ENTRY_BYTES: usize = 32;
 
 /// Fields that the peer has added; the oldest are dropped when there is no room for a new one.
 #[derive(Debug)]
 pub struct DynamicTable {
-    /// The text of all entries, the newest last; what stands before the oldest is dead.
+    /// The text of all entries, the newest last; bytes before the oldest are unused.
     text: Vec<u8>,
     /// The newest first.
     entries: VecDeque<Entry>,

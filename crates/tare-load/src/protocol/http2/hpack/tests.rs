@@ -92,12 +92,12 @@ fn what_is_written_is_read_whatever_the_table_holds() {
                     _ => (word(&mut random, 20), word(&mut random, 900)),
                 };
                 let form = match held.iter().rev().position(|own| *own == field) {
-                    Some(behind) => Form::Entry(NEWEST + behind),
-                    None if random.chance(0.5) => Form::Added,
-                    None => Form::Text,
+                    Some(behind) => Form::Indexed(NEWEST + behind),
+                    None if random.chance(0.5) => Form::LiteralIndexed,
+                    None => Form::Literal,
                 };
                 put_field(&field.0, &field.1, form, &mut block);
-                if form == Form::Added && !is_static(&field.0, &field.1) {
+                if form == Form::LiteralIndexed && !is_static(&field.0, &field.1) {
                     held.push(field.clone());
                     let bytes =
                         |field: &(String, String)| field.0.len() + field.1.len() + ENTRY_BYTES;
@@ -125,7 +125,7 @@ fn blocks_that_break_the_rules_are_refused() {
     assert_eq!(of(&[0x3f, 0xe2, 0x1f]), BlockDefect::Resize, "to 4097 bytes");
     // Names an entry of 4 KiB again and again.
     let mut block = Vec::new();
-    put_field("a", &"~".repeat(4000), Form::Added, &mut block);
+    put_field("a", &"~".repeat(4000), Form::LiteralIndexed, &mut block);
     block.extend([0xbe; 300]);
     assert_eq!(of(&block), BlockDefect::ListTooLong);
 }
@@ -134,8 +134,8 @@ fn blocks_that_break_the_rules_are_refused() {
 fn a_field_that_is_longer_than_the_table_empties_it() {
     let mut decoder = Decoder::default();
     let mut block = Vec::new();
-    put_field("a", "b", Form::Added, &mut block);
-    put_field("long", &"~".repeat(5000), Form::Added, &mut block);
+    put_field("a", "b", Form::LiteralIndexed, &mut block);
+    put_field("long", &"~".repeat(5000), Form::LiteralIndexed, &mut block);
     assert_eq!(decoded(&mut decoder, &block).unwrap().len(), 2);
     assert_eq!(decoded(&mut decoder, &[0xbe]), Err(BlockDefect::NoEntry(62)));
 }
