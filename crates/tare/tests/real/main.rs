@@ -8,6 +8,7 @@ mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
+mod exports;
 mod filter_runs;
 mod filters;
 mod guards;
