@@ -224,7 +224,7 @@ pub struct Engine {
     opening: u32,
     /// Bytes that the codec wants to send, until they are handed on.
     codec_output: Vec<u8>,
-    /// Connections whose new requests are sent at the end of the turn.
+    /// Connections with new requests, which are sent at the end of the turn.
     gathering: Vec<u32>,
     /// Requests that may still start, if the stretch has a limit.
     budget: u64,

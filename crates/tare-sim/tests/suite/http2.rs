@@ -1,4 +1,4 @@
-//! HTTP/2 against a target whose every reply is known.
+//! HTTP/2 against a target with known replies.
 
 use tare_io::DurationNs;
 use tare_load::codec::Prepared;

@@ -24,7 +24,7 @@ const TLS_ALERT: &[u8] = &[0x15, 3];
 pub struct Connection {
     /// A frame that has not arrived whole.
     partial: Vec<u8>,
-    /// Bytes that are still to come of a DATA frame, whose head is this.
+    /// A DATA frame that has arrived in part: its header, and the bytes that are missing.
     data: Option<(FrameHeader, u32)>,
     /// A header block that continues in the next frame, and its HEADERS frame.
     block: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Connection {
     wanted_streams: u32,
     /// Requests that the server will not process, not handed to the engine yet.
     unprocessed: Vec<Decoded>,
-    /// Streams whose bodies are not sent yet.
+    /// Streams with a request body that is not sent yet.
     pouring: VecDeque<u32>,
     peer: Peer,
     table: Table,
@@ -47,8 +47,9 @@ pub struct Connection {
     /// The last stream that the server will process, and why it goes away.
     goaway: Option<(u32, ErrorCode)>,
     capture: Option<Capture>,
-    /// The stream whose reply is being captured, and whether the last outcome was that reply.
+    /// The stream that is being captured.
     captured: Option<u32>,
+    /// The last outcome was the captured reply.
     pub has_capture: bool,
 }
 

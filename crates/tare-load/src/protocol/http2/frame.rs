@@ -172,7 +172,7 @@ pub fn put_settings(settings: &[(Setting, u32)], out: &mut Vec<u8>) {
     }
 }
 
-/// The settings in the payload of a SETTINGS frame, whose length is a multiple of six.
+/// The settings in the payload of a SETTINGS frame. Its length must be a multiple of six.
 pub fn settings(payload: &[u8]) -> impl Iterator<Item = (Setting, u32)> {
     payload.chunks_exact(6).map(|six| {
         let number = u16::from_be_bytes([six[0], six[1]]);

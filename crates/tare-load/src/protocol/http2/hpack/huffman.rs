@@ -32,12 +32,13 @@ const QUICK: usize = 8;
 struct Code {
     /// Each byte's code.
     codes: [u32; 256],
-    /// For each length: its first code, and where its symbols begin in `symbols`.
+    /// Indexed by length: the first code, and the index of its symbol in `symbols`.
     first: [u32; LONGEST + 1],
     begins: [u16; LONGEST + 1],
     /// All bytes in the order of their codes.
     symbols: [u8; 256],
-    /// For each next eight bits: the byte and the length of its code, or length 0 if that is longer.
+    /// Indexed by the next eight bits: the decoded byte and the length of its code, or length 0 if
+    /// the code is longer than eight bits.
     quick: [(u8, u8); 1 << QUICK],
 }
 
